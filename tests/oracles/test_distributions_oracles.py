@@ -131,6 +131,16 @@ def test_categorical_equals_distrax_in_value_and_gradient(distrax: ModuleType, j
     close(slope, theirs, 1e-11)
 
 
+def test_given_gumbel_noise_of_jax_the_draw_is_that_of_jax() -> None:
+    import jax
+
+    logits = (2 * real(1, 40, 5)).float()
+    key = jax.random.key(4)
+    noise = torch.from_numpy(np.array(jax.random.gumbel(key, (40, 5))))
+    theirs = np.array(jax.random.categorical(key, logits.numpy()))
+    assert np.array_equal(d.categorical_from_gumbel(noise, logits).numpy(), theirs)
+
+
 def test_categorical_draws_the_stream_of_jax_random() -> None:
     import jax
 
