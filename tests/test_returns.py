@@ -333,6 +333,15 @@ def test_inputs_are_left_alone(estimator: Estimator) -> None:
 
 
 @every_estimator
+@pytest.mark.parametrize("num_steps", [1, 2])
+def test_results_share_no_memory_with_inputs(estimator: Estimator, num_steps: int) -> None:
+    data = draw(num_steps)
+    memory = {v.untyped_storage().data_ptr() for v in data.values()}
+    for output in estimator(data, gamma=0.5):
+        assert output.untyped_storage().data_ptr() not in memory
+
+
+@every_estimator
 def test_shapes_and_dtypes_must_match(estimator: Estimator) -> None:
     data = draw(4, 2)
     with pytest.raises(ShapeError, match=r"reward has shape \[0, 2\], expected no dimension of"):

@@ -108,6 +108,8 @@ def backward(decay: Tensor, x: Tensor, gate: Tensor, initial: Tensor | None = No
     tensor([1.5000, 1.0000, 1.0000])
     """
     num_rows = x.shape[0]
+    if num_rows == 1 and initial is None:
+        return x.clone()  # no step below would copy the argument
     x, gate = x.contiguous(), gate.contiguous()
     if decay.ndim:
         decay = gated(decay.contiguous(), gate)

@@ -132,7 +132,7 @@ def n_step_transition(
     if isinstance(gamma, Tensor):
         check.shape("gamma", gamma)
     r, discount = w.rows(reward), w.coefficient(gamma)
-    merged, steps = r, torch.ones_like(r, dtype=torch.int64)
+    merged, steps = r.clone(), torch.ones_like(r, dtype=torch.int64)
     goes_on = w.gate > TRACE
     for _ in range(min(n, r.shape[0]) - 1):
         later = recurrence.gated(following(merged, torch.zeros_like(r[:1])), w.gate)
