@@ -1,0 +1,12 @@
+"""Environments as pure functions."""
+
+from .classic import acrobot as acrobot
+from .classic import cartpole as cartpole
+from .classic import mountain_car as mountain_car
+from .classic import mountain_car_continuous as mountain_car_continuous
+from .classic import pendulum as pendulum
+from .core import Environment as Environment
+from .core import Step as Step
+from .core import auto_reset as auto_reset
+from .registry import ENVIRONMENTS as ENVIRONMENTS
+from .registry import make as make
