@@ -76,6 +76,7 @@ def randint(
     """
     if dtype not in _DTYPES:
         raise ConfigError(f"dtype is {dtype}, expected one of {_DTYPES}")
+    check_key(key)
     size = arguments.count(shape)
     start, span, factor = _interval(minval, maxval, shape, dtype, key.device)
     children = split(key)

@@ -1,0 +1,1 @@
+"""The algorithms, each a few pure functions over one state."""

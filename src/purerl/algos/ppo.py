@@ -1,0 +1,438 @@
+"""Proximal policy optimisation as pure functions over one state.
+
+Read from top to bottom: the state, `init`, `act`, and a train step in three stages: *collect*
+experience, *prepare* advantages, *learn* over minibatches. `Config` and `preset` live in
+``ppo_config`` and ``ppo_presets``.
+
+    Schulman et al. 2017, "Proximal Policy Optimization Algorithms", arXiv:1707.06347
+"""
+
+from __future__ import annotations
+
+import math
+from functools import partial
+from typing import Any
+
+import torch
+from tensordict import TensorClass, TensorDict
+from torch import Tensor
+
+from .. import control, losses, numerics, optim, random, returns, rollout, tree
+from ..config import hparams
+from ..envs import Environment
+from ..types import Key, Tree
+from .collect import (
+    account,
+    collect,
+    collect_keys,
+    parts,
+    require_transitions,
+    reward_stats_init,
+)
+from .inputs import observation_spec
+from .policy import action_spec
+from .ppo_config import Config as Config
+from .ppo_presets import preset as preset
+
+Plain = dict[str, Any]
+"""A state, parameters or rows as nested plain dicts: what the stages work on."""
+
+
+class State(TensorClass):
+    """Everything a PPO run is: the value that `init` makes and `train_step` maps to the next."""
+
+    params: TensorDict
+    """``actor``, ``critic`` (and ``trunk``, ``scale``)."""
+    optimizer: TensorDict
+    hparams: TensorDict
+    """Every float of the configuration as a 0-d leaf."""
+    spec: TensorDict
+    """A zero observation, and the action space as tensors; see `policy.action_spec`."""
+    observation_stats: TensorDict
+    """Running statistics; empty when observations are not normalised."""
+    reward_stats: TensorDict
+    """Running discounted returns and their statistics; empty when rewards are not scaled."""
+    env_state: TensorDict
+    """State of the environments ``[num_envs]``."""
+    observation: Tensor
+    """What the policy sees next, ``[num_envs, …]``; a TensorDict for Dict observations."""
+    episode: TensorDict
+    """Statistics of completed episodes; see `rollout.episode_init`."""
+    key: Tensor
+    num_env_steps: Tensor
+    """Environment steps so far, int64."""
+    num_updates: Tensor
+    """Train steps so far, int64."""
+
+
+def init(config: Config, env: Environment, key: Key) -> State:
+    """Return the state of a fresh run: new parameters, reset environments, empty statistics.
+
+        key, params_key, reset_key = split(key, 3);   environment i resets by split(reset_key)[i]
+
+    Args:
+        config: the configuration.
+        env: a pure environment.
+        key: int64 ``[2]``.
+
+    Raises:
+        ConfigError: an action or observation space that PPO cannot use.
+
+    >>> import purerl as prl
+    >>> config = prl.ppo.Config(num_envs=2, num_steps=8, num_minibatches=4)
+    >>> state = prl.ppo.init(config, prl.envs.make("CartPole-v1"), prl.random.key(0))
+    >>> state.observation.shape, float(state.hparams["gamma"])
+    (torch.Size([2, 4]), 0.99)
+    """
+    key, params_key, reset_key = random.split(key, 3).unbind(0)
+    spec = {
+        "observation": observation_spec(env.observation_space),
+        "action": action_spec(env.action_space),
+    }
+    spec = tree.map(lambda leaf: leaf.to(key.device), spec)
+    reset_keys = random.split(reset_key, config.num_envs)
+    env_state, observation = rollout.reset_batch(env, reset_keys)
+    policy, observer = parts(config, spec)
+    params = policy.init(params_key)
+    state = {
+        "params": params,
+        "optimizer": _optimizer(config).init(params),
+        "hparams": hparams(config, skip=("hidden_gain", "actor_gain", "critic_gain")),
+        "spec": spec,
+        "observation_stats": observer.init(observation),
+        "reward_stats": reward_stats_init(config),
+        "env_state": env_state,
+        "observation": observation,
+        "episode": rollout.episode_init(config.num_envs),
+        "key": key,
+        "num_env_steps": torch.zeros((), dtype=torch.int64),
+        "num_updates": torch.zeros((), dtype=torch.int64),
+    }
+    return _pack(tree.map(lambda leaf: leaf.to(key.device), state))
+
+
+def act(
+    config: Config, state: State, observation: Tree, key: Key, deterministic: bool = False
+) -> tuple[Tensor, Plain]:
+    """Choose actions for a batch of observations; the state stays as it is.
+
+        a ~ π(· | s)   or, deterministic, the mode of π
+
+    Args:
+        config: the configuration.
+        state: a solo state.
+        observation: ``[B, …]``, a tensor, or a dict or TensorDict of them.
+        key: int64 ``[2]``.
+        deterministic: take the mode instead of a sample.
+
+    Returns:
+        the action for the environment ``[B, …]``, inside the bounds of its space, and the
+        transition fields to keep beside it: ``action`` (the policy's own: of a continuous policy
+        the sample before clipping or tanh), ``log_prob`` and ``value``, both ``[B]``.
+    """
+    s = tree.to_dict(state)
+    policy, observer = parts(config, s["spec"])
+    policy_input = observer.apply(s["observation_stats"], rollout.plain(observation))
+    outputs, value = policy.actor_critic(s["params"], policy_input)
+    mask = policy_input.get("action_mask")
+    if deterministic:
+        action = policy.head.mode(outputs, mask)
+    else:
+        action = policy.head.sample(outputs, policy.head.noise(key, value.shape[0]), mask)
+    log_prob = policy.head.log_prob(outputs, action, mask)
+    extras = {"action": action, "log_prob": log_prob, "value": value}
+    return policy.head.to_environment(action), extras
+
+
+def train_step(
+    config: Config,
+    env: Environment,
+    state: State,
+    executor: control.Executor = control.eager,
+) -> tuple[State, TensorDict]:
+    """Collect a rollout in a pure environment and learn from it.
+
+        key, collect_key, learn_key = split(key, 3)
+
+    Args:
+        config: the configuration that the state was made by.
+        env: the pure environment that the state was made by; resets are automatic.
+        state: a solo state; ``torch.vmap`` maps over many.
+        executor: how the stages run.
+
+    Returns:
+        the next state, and metrics as nested 0-d tensors: ``loss``, ``stat``, ``opt``, ``episode``
+        and ``fault``.
+    """
+    s = tree.to_dict(state)
+    key, collect_key, learn_key = collect_keys(s["key"])
+    s, experience, episode = executor.call(partial(collect, config, env, executor), s, collect_key)
+    s, metrics = executor.call(partial(_learn, config, executor), s, experience, learn_key)
+    metrics |= {"episode": episode}
+    return _pack({**s, "key": key}), tree.from_dict(metrics)
+
+
+def update(
+    config: Config,
+    state: State,
+    batch: TensorDict,
+    executor: control.Executor = control.eager,
+) -> tuple[State, TensorDict]:
+    """Learn from your own transitions, collected with `act` under this very state.
+
+    Args:
+        config: the configuration.
+        state: a solo state.
+        batch: TensorDict (or dict) of leaves ``[T, B, …]``: ``observation``, ``action`` and
+            ``log_prob`` (from the extras of `act`), ``reward``, ``terminated``, ``truncated`` and
+            ``next_observation`` (the true successor); optionally ``mask``, False for rows that
+            are no transition.
+        executor: how the stages run.
+
+    Returns:
+        the next state, whose statistics and counters know the batch, and metrics.
+
+    Raises:
+        ShapeError: a field is missing, or its leading axes are unlike those of the reward.
+    """
+    s = tree.to_dict(state)
+    rows = require_transitions(batch)
+    key, _, learn_key = collect_keys(s["key"])
+    _, observer = parts(config, s["spec"])
+    seen = s["observation_stats"]
+    rows["input"] = observer.apply(seen, rows.pop("observation"))
+    after = rows.pop("next_observation")
+    rows["next_input"] = observer.apply(seen, after)
+    s, experience, episode = account(config, s, rows)
+    s, metrics = _learn(config, executor, s, experience, learn_key)
+    s["observation_stats"] = observer.update(seen, after)
+    metrics |= {"episode": episode}
+    return _pack({**s, "key": key}), tree.from_dict(metrics)
+
+
+def steps_per_train_step(config: Config) -> int:
+    """Return how many environment steps one train step takes: num_envs · num_steps.
+
+    >>> steps_per_train_step(Config(num_envs=4, num_steps=128))
+    512
+    """
+    return config.num_envs * config.num_steps
+
+
+# Stages two and three: prepare and learn.
+
+
+def _learn(
+    config: Config, executor: control.Executor, s: Plain, experience: Plain, key: Key
+) -> tuple[Plain, Plain]:
+    """Run num_epochs passes of minibatch steps over a rollout ``[T, B, …]``.
+
+    epoch_keys = split(key, num_epochs);   the order of epoch e is permutation(epoch_keys[e], T·B)
+    """
+    prepare = partial(_prepare, config, s["spec"], s["hparams"])
+    learner = partial(_minibatch_step, config, s)
+    first = prepare(s["params"], experience)
+    orders = torch.vmap(lambda k: random.permutation(k, first["log_prob"].numel()))(
+        random.split(key, config.num_epochs)
+    )
+
+    def epoch(carry: Plain, x: Tree) -> tuple[Plain, Plain]:
+        order, number = x
+        rows = first
+        if config.recompute_advantage == "epoch":
+            rows = prepare(carry["params"], experience)
+        step = torch.arange(config.num_minibatches, device=order.device)
+        step = step + number * config.num_minibatches
+        carry, metrics = executor.scan(learner, carry, (_minibatches(config, rows, order), step))
+        if config.target_kl is not None and config.kl_stop_place == "epoch_end":
+            carry["stopped"] = carry["stopped"] | _kl_too_large(config, s, metrics["approx_kl"][-1])
+        return carry, metrics
+
+    start = {
+        "params": s["params"],
+        "optimizer": s["optimizer"],
+        "stopped": torch.zeros((), dtype=torch.bool, device=key.device),
+    }
+    end, metrics = executor.scan(epoch, start, (orders, torch.arange(config.num_epochs)))
+    summary = _summarize(config, s, first, metrics, end)
+    s = s | {
+        "params": end["params"],
+        "optimizer": end["optimizer"],
+        "num_updates": s["num_updates"] + 1,
+    }
+    return s, summary
+
+
+def _prepare(config: Config, spec: Plain, hp: Plain, params: Plain, experience: Plain) -> Plain:
+    """Return the flat rows ``[T·B, …]`` to learn from: advantages and value targets joined in."""
+    policy, _ = parts(config, spec)
+    _, value = policy.actor_critic(params, experience["input"])
+    _, next_value = policy.actor_critic(params, experience["next_input"])
+    terminated, truncated = experience["terminated"], experience["truncated"]
+    if config.truncation == "terminal":
+        terminated = terminated | truncated
+    mask = experience.get("mask")
+    advantage, value_target = returns.gae(
+        experience["reward"].to(value.dtype),
+        value,
+        next_value,
+        terminated,
+        truncated,
+        gamma=hp["gamma"],
+        lmbda=hp["lmbda"],
+        mask=mask,
+    )
+    rows = {
+        "input": experience["input"],
+        "action": experience["action"],
+        "log_prob": experience["log_prob"],
+        "value": value,
+        "value_target": value_target,
+        "advantage": advantage,
+    }
+    if mask is not None:
+        rows["mask"] = mask
+    rows = tree.map(lambda leaf: leaf.detach().flatten(0, 1), rows)
+    if config.normalize_advantage == "rollout":
+        rows["advantage"] = _normalize(config, rows["advantage"], rows.get("mask"))
+    return rows
+
+
+def _normalize(config: Config, advantage: Tensor, mask: Tensor | None) -> Tensor:
+    return losses.normalize_advantage(
+        advantage, mask=mask, ddof=config.advantage_ddof, floor=config.advantage_floor
+    )
+
+
+def _minibatches(config: Config, rows: Plain, order: Tensor) -> Plain:
+    """Return rows in the given order, cut into ``[num_minibatches, size, …]``: one gather."""
+    return tree.map(lambda leaf: leaf[order].unflatten(0, (config.num_minibatches, -1)), rows)
+
+
+def _loss(
+    config: Config, s: Plain, clip_epsilon: Tensor, params: Plain, rows: Plain
+) -> tuple[Tensor, Plain]:
+    """Return policy loss + value_coef · value loss − entropy_coef · entropy, and its parts."""
+    (policy, _), hp = parts(config, s["spec"]), s["hparams"]
+    mask, action_mask = rows.get("mask"), rows["input"].get("action_mask")
+    outputs, value = policy.actor_critic(params, rows["input"])
+    log_prob = policy.head.log_prob(outputs, rows["action"], action_mask)
+    advantage = rows["advantage"]
+    if config.normalize_advantage == "minibatch":
+        advantage = _normalize(config, advantage, mask)
+    policy_loss, policy_metrics = losses.ppo_clip(
+        log_prob,
+        rows["log_prob"],
+        advantage,
+        clip_epsilon=clip_epsilon,
+        dual_clip=hp.get("dual_clip"),
+        mask=mask,
+    )
+    value_loss, value_metrics = losses.value_loss(
+        value,
+        rows["value_target"],
+        rows["value"],
+        clip_epsilon=hp.get("value_clip_epsilon"),
+        clip_mode=config.value_clip_mode,
+        kind=config.value_loss_kind,
+        mask=mask,
+    )
+    entropy_loss, entropy_metrics = losses.entropy_bonus(
+        policy.head.entropy(outputs, action_mask), mask=mask
+    )
+    total = policy_loss + numerics.scalar_like(hp["value_coef"], value_loss) * value_loss
+    total = total + numerics.scalar_like(hp["entropy_coef"], entropy_loss) * entropy_loss
+    terms = zip(_LOSSES, (policy_loss, value_loss, entropy_loss, total), strict=True)
+    metrics = {f"loss_{name}": term.detach() for name, term in terms}
+    return total, metrics | policy_metrics | value_metrics | entropy_metrics
+
+
+def _minibatch_step(config: Config, s: Plain, carry: Plain, x: Tree) -> tuple[Plain, Plain]:
+    """Take one gradient step, unless the run of epochs has been stopped or the KL says stop."""
+    rows, step = x
+    clip_epsilon = _scheduled(config, s, "clip_epsilon", step)
+    loss = partial(_loss, config, s, clip_epsilon)
+    gradient, metrics = torch.func.grad(loss, has_aux=True)(carry["params"], rows)
+    stopped = carry["stopped"]
+    if config.target_kl is not None and config.kl_stop_place == "minibatch_before_step":
+        stopped = stopped | _kl_too_large(config, s, metrics["approx_kl"])
+    params, optimizer = _optimizer(config).update(
+        gradient,
+        carry["optimizer"],
+        carry["params"],
+        learning_rate=_scheduled(config, s, "learning_rate", step),
+        skip=stopped,
+    )
+    metrics |= {"grad_norm": tree.global_norm(gradient), "executed": ~stopped}
+    metrics["num_rows"] = (
+        rows["mask"].sum() if "mask" in rows else torch.as_tensor(rows["log_prob"].numel())
+    )
+    return {"params": params, "optimizer": optimizer, "stopped": stopped}, metrics
+
+
+def _kl_too_large(config: Config, s: Plain, approx_kl: Tensor) -> Tensor:
+    hp = s["hparams"]
+    return approx_kl > hp["target_kl"] * hp["kl_stop_factor"]
+
+
+def _scheduled(config: Config, s: Plain, name: str, step: Tensor) -> Tensor:
+    """Return a number under its linear schedule, at gradient step ``step`` of this update."""
+    hp = s["hparams"]
+    if f"{name}_end" not in hp:
+        return hp[name]
+    num_updates = math.ceil(config.total_steps / steps_per_train_step(config))
+    count = s["num_updates"]
+    if config.schedule_unit == "gradient_step":
+        per_update = config.num_epochs * config.num_minibatches
+        count, num_updates = count * per_update + step, num_updates * per_update
+    share = ((count + config.schedule_offset) / num_updates).to(torch.float64).clamp(max=1.0)
+    return hp[name] + (hp[f"{name}_end"] - hp[name]) * share
+
+
+def _optimizer(config: Config) -> optim.Optimizer:
+    """Return clip, then Adam, skipping updates that are not finite."""
+    steps = [optim.adam(config.learning_rate, epsilon=config.adam_epsilon)]
+    if config.max_grad_norm is not None:
+        clip = optim.clip_by_global_norm(
+            config.max_grad_norm,
+            form=config.grad_clip_form,
+            per_group=config.grad_clip_scope == "separate",
+        )
+        steps.insert(0, clip)
+    return optim.skip_nonfinite(optim.chain(*steps))
+
+
+def _summarize(config: Config, s: Plain, rows: Plain, metrics: Plain, end: Plain) -> Plain:
+    """Return the metrics of an update: means over every executed minibatch of every epoch."""
+    executed = metrics.pop("executed")
+    weight = torch.where(executed, metrics.pop("num_rows"), 0).to(rows["value"].dtype)
+    total = weight.sum().clamp(min=1)
+
+    def mean(leaf: Tensor) -> Tensor:
+        return torch.where(executed, leaf * weight, torch.zeros_like(weight)).sum() / total
+
+    grad_norm, ratio_max = metrics.pop("grad_norm"), metrics.pop("ratio_max")
+    loss = {name: mean(metrics.pop(f"loss_{name}")) for name in _LOSSES}
+    mask = rows.get("mask")
+    stat = {name: mean(leaf) for name, leaf in metrics.items()} | {
+        "ratio_max": torch.where(executed, ratio_max, 0.0).amax(),
+        "explained_variance": losses.explained_variance(
+            rows["value"], rows["value_target"], mask=mask
+        ),
+    }
+    opt = {
+        "grad_norm": mean(grad_norm),
+        "learning_rate": _scheduled(config, s, "learning_rate", torch.zeros_like(total)),
+        "num_updates": executed.sum(),
+        "stopped": end["stopped"],
+    }
+    fault = {"nonfinite_updates": end["optimizer"]["nonfinite"]}
+    return {"loss": loss, "stat": stat, "opt": opt, "fault": fault}
+
+
+_LOSSES = ("policy", "value", "entropy", "total")
+
+
+def _pack(state: Plain) -> State:
+    """Return a plain state as a `State`."""
+    return State(**{name: rollout.packed(value) for name, value in state.items()}, batch_size=[])

@@ -1,0 +1,131 @@
+"""The PPO train step: members of a population, statistics, early stop, configuration."""
+
+from __future__ import annotations
+
+from functools import partial
+
+import pytest
+import torch
+
+import purerl as prl
+from purerl.errors import ConfigError, ShapeError
+
+ENV = prl.envs.make("CartPole-v1")
+SMALL = prl.ppo.Config(num_envs=4, num_steps=16, num_epochs=2, num_minibatches=2)
+
+
+def population(config: prl.ppo.Config, env: prl.envs.Environment, num: int) -> prl.ppo.State:
+    return torch.vmap(partial(prl.ppo.init, config, env))(prl.random.split(prl.random.key(0), num))
+
+
+def test_member_i_of_a_population_is_the_solo_run_with_key_i() -> None:
+    states = population(SMALL, ENV, 8)
+    step = partial(prl.ppo.train_step, SMALL, ENV)
+    solo = prl.ppo.init(SMALL, ENV, prl.random.split(prl.random.key(0), 8)[5])
+    assert prl.tree.equal(states[5], solo)
+    for number in range(3):
+        states, _ = torch.vmap(step)(states)
+        solo, _ = step(solo)
+        member = states[5]
+        if number == 0:  # the first rollout ran under bitwise equal parameters
+            assert prl.tree.equal(member.env_state, solo.env_state)
+            assert torch.equal(member.observation, solo.observation)
+        assert torch.equal(member.key, solo.key)
+        assert torch.equal(member.num_env_steps, solo.num_env_steps)
+    for a, b in zip(prl.tree.leaves(states[5].params), prl.tree.leaves(solo.params), strict=True):
+        torch.testing.assert_close(a, b, rtol=1e-5, atol=1e-6)
+
+
+def test_a_train_step_repeats_itself_and_leaves_its_state_untouched() -> None:
+    state = prl.ppo.init(SMALL, ENV, prl.random.key(3))
+    before = prl.tree.clone(state)
+    generator = torch.get_rng_state()
+    first, first_metrics = prl.ppo.train_step(SMALL, ENV, state)
+    again, again_metrics = prl.ppo.train_step(SMALL, ENV, state)
+    assert prl.tree.equal(state, before)
+    assert prl.tree.equal(first, again)
+    assert prl.tree.equal(first_metrics, again_metrics)
+    assert torch.equal(torch.get_rng_state(), generator)
+
+
+def test_after_the_kl_stop_no_parameter_moves() -> None:
+    config = prl.ppo.Config(
+        num_envs=4, num_steps=16, num_epochs=3, num_minibatches=2, target_kl=1e-12
+    )
+    state = prl.ppo.init(config, ENV, prl.random.key(0))
+    once, metrics = prl.ppo.train_step(config, ENV, state)
+    assert bool(metrics["opt", "stopped"])
+    executed = int(metrics["opt", "num_updates"])
+    assert 1 <= executed < 6
+    steps = [
+        leaf
+        for path, leaf in zip(
+            prl.tree.paths(once.optimizer), prl.tree.leaves(once.optimizer), strict=True
+        )
+        if path.rpartition(".")[2] in ("step", "count")
+    ]
+    assert steps
+    assert all(int(leaf) == executed for leaf in steps)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"normalize_observation": True, "normalize_reward": True},
+        {"normalize_observation": True, "normalize_update": "rollout"},
+        {"value_clip_epsilon": 0.2, "value_clip_mode": "max", "dual_clip": 3.0},
+        {"recompute_advantage": "epoch", "normalize_advantage": "rollout"},
+        {"shared_trunk": True, "grad_clip_scope": "separate", "truncation": "terminal"},
+        {"target_kl": 0.01, "kl_stop_place": "epoch_end", "dtype": "float64"},
+    ],
+)
+@pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1"])
+def test_every_option_gives_a_finite_update(options: dict[str, object], env_id: str) -> None:
+    config = prl.ppo.Config(num_envs=4, num_steps=8, num_epochs=2, num_minibatches=2, **options)
+    env = prl.envs.make(env_id)
+    state = prl.ppo.init(config, env, prl.random.key(0))
+    new, metrics = prl.ppo.train_step(config, env, state)
+    assert bool(prl.tree.all_finite(new.params))
+    assert not prl.tree.equal(new.params, state.params)
+    assert int(metrics["fault", "nonfinite_updates"]) == 0
+
+
+def test_own_transitions_teach_as_the_rollout_does() -> None:
+    state = prl.ppo.init(SMALL, ENV, prl.random.key(0))
+    observation, env_state = state.observation, state.env_state
+    rows = []
+    for key in prl.random.split(prl.random.key(9), SMALL.num_steps):
+        action, extras = prl.ppo.act(SMALL, state, observation, key)
+        keys = prl.random.split(key, SMALL.num_envs)
+        env_state, step = torch.vmap(prl.envs.auto_reset(ENV).step)(env_state, action, keys)
+        row = {name: step.get(name) for name in ("reward", "terminated", "truncated")}
+        rows.append(
+            row
+            | {"observation": observation, "next_observation": step.next_observation}
+            | {name: extras[name] for name in ("action", "log_prob")}
+        )
+        observation = step.observation
+    new, metrics = prl.ppo.update(SMALL, state, prl.tree.stack(rows))
+    assert int(new.num_env_steps) == 64
+    assert abs(float(metrics["stat", "ratio_mean"]) - 1.0) < 0.05
+    with pytest.raises(ShapeError, match="the batch has no log_prob"):
+        prl.ppo.update(SMALL, state, {k: v for k, v in rows[0].items() if k != "log_prob"})
+
+
+def test_a_configuration_reports_every_problem_at_once() -> None:
+    with pytest.raises(ConfigError) as error:
+        prl.ppo.Config(gamma=1.5, num_envs=True, activation="tanhh")
+    text = str(error.value)
+    assert "gamma is 1.5, expected float in [0, 1]" in text
+    assert "num_envs is True, expected int" in text
+    assert "did you mean tanh?" in text
+    with pytest.raises(ConfigError, match="did you mean learning_rate"):
+        prl.ppo.Config(learning_rte=1.0)
+    with pytest.raises(ConfigError, match="the nearest valid values are 4 or 8"):
+        prl.ppo.Config(num_envs=4, num_steps=16, num_minibatches=6)
+
+
+@pytest.mark.parametrize("name", ["cleanrl", "sb3", "purejaxrl", "torchrl", "purerl"])
+@pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1", "HalfCheetah-v5"])
+def test_every_preset_is_a_valid_configuration(name: str, env_id: str) -> None:
+    assert isinstance(prl.ppo.preset(name, env_id), prl.ppo.Config)
