@@ -14,6 +14,7 @@ from . import random as random
 from . import recurrence as recurrence
 from . import returns as returns
 from . import rollout as rollout
+from . import run as run
 from . import tree as tree
 from .algos import ppo as ppo
 
