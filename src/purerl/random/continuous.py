@@ -79,7 +79,8 @@ def truncated_normal(
 
         √2 erf⁻¹(u),   u uniform in [erf(lower/√2), erf(upper/√2))
 
-    The deviation of the result is not 1: for (−2, 2) it is 0.8796.
+    The deviation of the result is not 1: for (−2, 2) it is 0.8796. jax evaluates erf of constant
+    bounds in compiled code otherwise than elsewhere; this is the draw of code not compiled.
 
     Args:
         key: int64 ``[2]``.

@@ -56,8 +56,8 @@ def randint(
         minval + ((h mod span) (2³² mod span) + l mod span) mod span    (span <= 2¹⁶)
         minval + l mod span                                             (otherwise)
 
-    The remainder favours small numbers, by at most span/2³² of a probability. For
-    maxval <= minval the result is ``minval`` throughout, as in jax.
+    Above 2¹⁶ the remainder favours small numbers by up to a share span/2³² of their probability.
+    For maxval <= minval the result is ``minval`` throughout, as in jax.
 
     Args:
         key: int64 ``[2]``.
