@@ -1,179 +1,183 @@
-"""The PPO objective and its parts, as functions of log-probabilities, advantages and values."""
+"""Policy gradients without a trust region, the entropy bonus, and joint log-probabilities."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Literal, TypeAlias
 
 import torch
 from torch import Tensor
 
-from .. import check, numerics
+from .. import check, numerics, tree
 from ..errors import ConfigError
-from ..numerics import Distance, Reduction
-from ..types import Metrics, Scalar
-from .statistics import approx_kl, clip_fraction, effective_sample_size
+from ..numerics import Reduction
+from ..types import Metrics, Scalar, Tree
+from .rows import rows
+from .statistics import normalize_advantage
 
-ClipMode: TypeAlias = Literal["max", "replace"]
+Baseline: TypeAlias = Literal["none", "mean"]
 
 
-def ppo_clip(
+def joint_log_prob(log_prob: Tree, *, num_batch_dims: int = 1) -> Tensor:
+    """Return the log-probability of a whole action, Σ over heads and event dimensions.
+
+        log π(a) = Σ_heads Σ_dims log π_head(a_head)
+
+    A ratio of policies is formed from this sum, once; clipping head by head is another objective.
+
+    Args:
+        log_prob: one floating ``[*B, ...]``, or a pytree of them, one leaf a head.
+        num_batch_dims: how many leading dimensions are rows; all others are summed.
+
+    Raises:
+        ShapeError: a head has other rows than the first.
+
+    >>> heads = {"move": torch.full((2, 3), -1.0), "jump": torch.full((2,), -0.5)}
+    >>> joint_log_prob(heads)
+    tensor([-3.5000, -3.5000])
+    """
+    heads = [_sum_events(leaf, num_batch_dims) for leaf in tree.leaves(log_prob)]
+    check.same_shape(**dict(zip(tree.paths(log_prob), heads, strict=True)))
+    total = heads[0]
+    for head in heads[1:]:
+        total = total + head
+    return total
+
+
+def _sum_events(leaf: Tensor, num_batch_dims: int) -> Tensor:
+    check.min_rank("log_prob", leaf, num_batch_dims)
+    return leaf.flatten(num_batch_dims).sum(-1) if leaf.ndim > num_batch_dims else leaf
+
+
+def a2c(
     log_prob: Tensor,
-    old_log_prob: Tensor,
     advantage: Tensor,
     *,
-    clip_epsilon: Scalar | tuple[Scalar, Scalar] = 0.2,
-    dual_clip: Scalar | None = None,
     mask: Tensor | None = None,
     weight: Tensor | None = None,
     reduction: Reduction = "mean",
 ) -> tuple[Tensor, Metrics]:
-    """Return PPO's clipped surrogate as a loss.
+    """Return the policy gradient loss of an advantage actor-critic.
 
-        L = −mean min(ρ A, clip(ρ, 1−ε, 1+ε) A),   ρ = exp(log π − log π_old)
-
-    Evaluated as one branch, A exp(min(log ρ, log1p ε)) where A ≥ 0 and A exp(max(log ρ,
-    log1p −ε)) elsewhere, which is the same number and keeps the gradient finite at any ratio on
-    the clipped side. A dual clip c bounds the second branch: A min(·, c).
+        L = −mean( log π(a) · sg(A) )
 
     Args:
-        log_prob: ``[*B]``, joint log-probability of the stored action under the present policy.
-        old_log_prob: ``[*B]``, under the policy that acted; carries no gradient.
+        log_prob: floating ``[*B]``, of the stored action under the present parameters, joint.
         advantage: ``[*B]``; carries no gradient.
-        clip_epsilon: ε ≥ 0, or (below, above).
-        dual_clip: c > 1, or None.
-        mask: bool ``[*B]``; rows that are False count nowhere.
-        weight: ``[*B]``.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
-
-    Returns:
-        the loss, and ``approx_kl`` (k3), ``approx_kl_k1``, ``clip_fraction``, ``ratio_mean``,
-        ``ratio_max`` and ``effective_sample_size``.
-
-    Raises:
-        ShapeError: shapes differ.
-
-    Source: Schulman et al. 2017, equation 7; dual clip: Ye et al. 2020, equation 3.
-
-    >>> log_ratio = torch.tensor([1.5, 1.5, 0.5, 0.5]).log()
-    >>> advantage = torch.tensor([2.0, -2.0, 2.0, -2.0])
-    >>> ppo_clip(log_ratio, torch.zeros(4), advantage, clip_epsilon=0.25, reduction="none")[0]
-    tensor([-2.5000,  3.0000, -1.0000,  1.5000])
-    """
-    check.same_shape(
-        log_prob=log_prob, old_log_prob=old_log_prob, advantage=advantage, mask=mask, weight=weight
-    )
-    check.floating(log_prob=log_prob, old_log_prob=old_log_prob, advantage=advantage)
-    log_ratio, advantage = _scrubbed(mask, log_prob - old_log_prob.detach(), advantage.detach())
-    below, above = clip_epsilon if isinstance(clip_epsilon, tuple) else (clip_epsilon,) * 2
-    low = torch.log1p(-numerics.scalar_like(below, log_ratio))
-    high = torch.log1p(numerics.scalar_like(above, log_ratio))
-    surrogate_up = torch.minimum(log_ratio, high)
-    surrogate_down = torch.maximum(log_ratio, low)
-    if dual_clip is not None:
-        ceiling = numerics.scalar_like(dual_clip, log_ratio).log()
-        surrogate_down = torch.minimum(surrogate_down, ceiling)
-    log_bounded = torch.where(advantage >= 0, surrogate_up, surrogate_down)
-    loss = numerics.reduce(-advantage * log_bounded.exp(), reduction, mask=mask, weight=weight)
-    log_ratio = log_ratio.detach()
-    ratio = log_ratio.exp()
-    metrics = {
-        "approx_kl": approx_kl(log_ratio, kind="k3", mask=mask),
-        "approx_kl_k1": approx_kl(log_ratio, kind="k1", mask=mask),
-        "clip_fraction": clip_fraction(log_ratio, clip_epsilon=clip_epsilon, mask=mask),
-        "ratio_mean": numerics.masked_mean(ratio, mask),
-        "ratio_max": ratio.amax(),
-        "effective_sample_size": effective_sample_size(log_ratio, mask=mask),
-    }
-    return loss, metrics
-
-
-def _scrubbed(mask: Tensor | None, *values: Tensor) -> tuple[Tensor, ...]:
-    """Return values with 0 where the mask is False, so that no garbage meets a gradient."""
-    if mask is None:
-        return values
-    return tuple(torch.where(mask, value, torch.zeros_like(value)) for value in values)
-
-
-def value_loss(
-    value: Tensor,
-    value_target: Tensor,
-    old_value: Tensor | None = None,
-    *,
-    clip_epsilon: Scalar | None = None,
-    clip_mode: ClipMode | None = None,
-    kind: Distance = "l2",
-    mask: Tensor | None = None,
-    weight: Tensor | None = None,
-    reduction: Reduction = "mean",
-) -> tuple[Tensor, Metrics]:
-    """Return the critic's regression loss, plain or clipped around the old value.
-
-        None        d(V, R)
-        "max"       max(d(V, R), d(V_c, R)),  V_c = V_old + clip(V − V_old, −c, c)
-        "replace"   d(V_c, R)
-
-    Args:
-        value: V ``[*B]``.
-        value_target: R ``[*B]``; carries no gradient.
-        old_value: V_old ``[*B]``, needed for clipping; carries no gradient.
-        clip_epsilon: c > 0, with a clip mode.
-        clip_mode: ``"max"`` (CleanRL, openai/baselines) or ``"replace"`` (Stable-Baselines3).
-        kind: distance d; ``"l2"`` has no factor ½.
         mask: bool ``[*B]``.
         weight: ``[*B]``.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        reduction: of the rows; see `purerl.losses`.
 
     Returns:
-        the loss, and ``value_clip_fraction``.
+        the loss, and ``advantage_mean``.
 
     Raises:
-        ShapeError: shapes differ.
-        ConfigError: clipping without an old value or an epsilon.
+        ShapeError: a shape or dtype differs.
+        ConfigError: unknown reduction.
 
-    >>> one, two = torch.ones(1), torch.full((1,), 2.0)
-    >>> value_loss(one, two, torch.zeros(1), clip_epsilon=0.5, clip_mode="max")[0]
-    tensor(2.2500)
+    Source: Mnih et al. 2016 (arXiv:1602.01783), section 4.
+
+    >>> a2c(torch.tensor([-0.5, -1.0]), torch.tensor([2.0, -1.0]))[0]
+    tensor(0.)
     """
-    check.same_shape(
-        value=value, value_target=value_target, old_value=old_value, mask=mask, weight=weight
-    )
-    value, value_target = _scrubbed(mask, value, value_target.detach())
-    loss = numerics.distance(value, value_target, kind)
-    fraction = torch.zeros((), dtype=value.dtype, device=value.device)
-    if clip_mode is not None:
-        check.option("clip_mode", clip_mode, ("max", "replace"))
-        if old_value is None or clip_epsilon is None:
-            raise ConfigError(f"clip_mode {clip_mode!r} needs old_value and clip_epsilon")
-        (old_value,) = _scrubbed(mask, old_value.detach())
-        epsilon = numerics.scalar_like(clip_epsilon, value)
-        clipped = old_value + torch.minimum(torch.maximum(value - old_value, -epsilon), epsilon)
-        bounded = numerics.distance(clipped, value_target, kind)
-        loss = torch.maximum(loss, bounded) if clip_mode == "max" else bounded
-        outside = (value - old_value).detach().abs() > epsilon
-        fraction = numerics.masked_mean(outside.to(value.dtype), mask)
-    reduced = numerics.reduce(loss, reduction, mask=mask, weight=weight)
-    return reduced, {"value_clip_fraction": fraction}
+    inputs = {"log_prob": log_prob, "advantage": advantage}
+    r = rows(inputs, mask=mask, weight=weight, reduction=reduction)
+    advantage = r.constant(advantage)
+    return r.reduce(-r.live(log_prob) * advantage), {"advantage_mean": r.mean(advantage)}
+
+
+def reinforce(
+    log_prob: Tensor,
+    return_: Tensor,
+    *,
+    baseline: Tensor | Baseline = "none",
+    normalize: bool = False,
+    mask: Tensor | None = None,
+    weight: Tensor | None = None,
+    reduction: Reduction = "mean",
+) -> tuple[Tensor, Metrics]:
+    """Return the REINFORCE loss.
+
+        L = −mean( log π(a) · sg(G − b) )
+
+    Args:
+        log_prob: floating ``[*B]``, of the *stored* action under the present parameters, joint.
+        return_: G ``[*B]``, such as `returns.reward_to_go`; carries no gradient.
+        baseline: b; ``"none"``, ``"mean"`` of the returns, or values ``[*B]``, which carry no
+            gradient here: they learn by `value_loss`.
+        normalize: give G − b mean 0 and unbiased standard deviation 1.
+        mask: bool ``[*B]``.
+        weight: ``[*B]``.
+        reduction: of the rows; see `purerl.losses`.
+
+    Returns:
+        the loss, and ``return_mean`` and ``return_std`` (population).
+
+    Raises:
+        ShapeError: a shape or dtype differs.
+        ConfigError: unknown baseline or reduction.
+
+    Source: Williams 1992; Sutton and Barto 2018, section 13.4.
+
+    >>> reinforce(torch.tensor([-1.0, -2.0]), torch.tensor([3.0, 1.0]), baseline="mean")[0]
+    tensor(-0.5000)
+    """
+    inputs = {"log_prob": log_prob, "return_": return_}
+    if isinstance(baseline, Tensor):
+        inputs["baseline"] = baseline
+    r = rows(inputs, mask=mask, weight=weight, reduction=reduction)
+    return_ = r.constant(return_)
+    mean = numerics.masked_mean(return_, mask)
+    if isinstance(baseline, Tensor):
+        signal = return_ - r.constant(baseline)
+    elif check.option("baseline", baseline, ("none", "mean")) == "mean":
+        signal = return_ - mean
+    else:
+        signal = return_
+    if normalize:
+        signal = normalize_advantage(signal, mask=mask)
+    std = numerics.masked_mean((return_ - mean).square(), mask).sqrt()
+    metrics = {"return_mean": mean.to(r.result_dtype), "return_std": std.to(r.result_dtype)}
+    return r.reduce(-r.live(log_prob) * signal), metrics
 
 
 def entropy_bonus(
-    entropy: Tensor, *, mask: Tensor | None = None, reduction: Reduction = "mean"
+    entropy: Tensor | Mapping[str, Tensor],
+    *,
+    coef: Scalar | Mapping[str, Scalar] = 1.0,
+    mask: Tensor | None = None,
+    weight: Tensor | None = None,
+    reduction: Reduction = "mean",
 ) -> tuple[Tensor, Metrics]:
-    """Return minus the entropy as a loss, to be added with a positive coefficient.
+    """Return the entropy bonus as a loss, to be added to the others.
 
-        L = −mean H
+        L = −Σ_h c_h mean H_h
 
     Args:
-        entropy: H ``[*B]``, joint over heads and dimensions.
+        entropy: H, floating ``[*B]``, summed over dimensions; or one entry a head.
+        coef: c, one number, or one a head under the same names.
         mask: bool ``[*B]``.
-        reduction: ``"mean"``, ``"sum"`` or ``"none"``.
+        weight: ``[*B]``.
+        reduction: of the rows; see `purerl.losses`.
 
     Returns:
-        the loss, and ``entropy``, the mean of H.
+        the loss, and ``entropy``, the mean of Σ_h H_h.
 
-    >>> entropy_bonus(torch.tensor([1.0, 3.0]))[0]
-    tensor(-2.)
+    Raises:
+        ShapeError: a shape or dtype differs.
+        ConfigError: unknown reduction, or coefficients of other heads.
+
+    Source: Williams and Peng 1991; rlax ``entropy_loss`` has this sign.
+
+    >>> entropy_bonus(torch.tensor([1.0, 3.0]), coef=0.5)[0]
+    tensor(-1.)
     """
-    check.same_shape(entropy=entropy, mask=mask)
-    (entropy,) = _scrubbed(mask, entropy)
-    metrics = {"entropy": numerics.masked_mean(entropy.detach(), mask)}
-    return numerics.reduce(-entropy, reduction, mask=mask), metrics
+    heads = entropy if isinstance(entropy, Mapping) else {"entropy": entropy}
+    coefs = coef if isinstance(coef, Mapping) else dict.fromkeys(heads, coef)
+    if coefs.keys() != heads.keys():
+        raise ConfigError(f"coef has heads {sorted(coefs)}, expected {sorted(heads)} as entropy")
+    r = rows(heads, mask=mask, weight=weight, reduction=reduction)
+    live = {name: r.live(head) for name, head in heads.items()}
+    total = torch.stack([head.detach() for head in live.values()]).sum(0)
+    bonus = torch.stack([r.scalar("coef", coefs[name]) * head for name, head in live.items()])
+    return r.reduce(-bonus.sum(0)), {"entropy": r.mean(total)}

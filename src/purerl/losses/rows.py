@@ -1,0 +1,128 @@
+"""The rows of a loss: checked, in one dtype, with 0 in place of whatever stands on masked rows."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import reduce
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from .. import check, numerics
+from ..errors import ShapeError
+from ..numerics import Reduction, WeightMode
+from ..types import Scalar
+
+
+class Rows(NamedTuple):
+    """How tensors enter a loss, and how its rows leave it."""
+
+    name: str
+    """Of the argument that sets the shape, for messages."""
+    example: Tensor
+    """``[*B]``, one number a row, in the dtype and on the device of computation."""
+    result_dtype: torch.dtype
+    mask: Tensor | None
+    weight: Tensor | None
+    reduction: Reduction
+    weight_mode: WeightMode
+
+    def live(self, tensor: Tensor) -> Tensor:
+        """Return ``[..., *B]`` in the dtype of computation, 0 on masked rows.
+
+        Scrubbed before it is used, not after: NaN behind a ``where`` still gives NaN gradients.
+        """
+        tensor = tensor.to(self.example.dtype)
+        return tensor if self.mask is None else _scrub(tensor, self.mask)
+
+    def constant(self, tensor: Tensor) -> Tensor:
+        """Return `live` without gradient."""
+        return self.live(tensor.detach())
+
+    def members(self, name: str, tensor: Tensor) -> Tensor:
+        """Return `live` of one number a row from each member of an ensemble, ``[K, *B]``."""
+        self._require(name, tensor, "[members, *B]", tensor.shape[1:])
+        return self.live(tensor)
+
+    def events(self, name: str, tensor: Tensor) -> Tensor:
+        """Return `live` of several numbers a row, ``[*B, A]``."""
+        self._require(name, tensor, "[*B, any]", tensor.shape[:-1])
+        tensor = tensor.to(self.example.dtype)
+        return tensor if self.mask is None else _scrub(tensor, self.mask.unsqueeze(-1))
+
+    def scalar(self, name: str, value: Scalar) -> Tensor:
+        """Return a number or 0-d tensor in the dtype of computation, without gradient."""
+        if isinstance(value, Tensor):
+            check.shape(name, value)
+            value = value.detach()
+        return numerics.scalar_like(value, self.example)
+
+    def reduce(self, loss: Tensor) -> Tensor:
+        """Return the loss ``[*B]`` masked, weighted, reduced and rounded once."""
+        reduced = numerics.reduce(
+            loss, self.reduction, mask=self.mask, weight=self.weight, weight_mode=self.weight_mode
+        )
+        return reduced.to(self.result_dtype)
+
+    def mean(self, metric: Tensor) -> Tensor:
+        """Return the mean of ``[*B]`` over the rows that count, without gradient."""
+        return numerics.masked_mean(metric.detach(), self.mask).to(self.result_dtype)
+
+    def max(self, metric: Tensor) -> Tensor:
+        """Return the largest of a ``[*B]`` ≥ 0 over the rows that count, without gradient."""
+        return self.per_row(metric).amax()
+
+    def per_row(self, metric: Tensor) -> Tensor:
+        """Return a metric ``[*B]`` as it leaves, 0 on masked rows, without gradient."""
+        return self.constant(metric).to(self.result_dtype)
+
+    def _require(self, name: str, tensor: Tensor, form: str, batch: torch.Size) -> None:
+        check.floating(**{name: tensor})
+        if not tensor.ndim or batch != self.example.shape:
+            raise ShapeError(
+                f"{name} has shape {list(tensor.shape)}, expected {form} with "
+                f"*B = {list(self.example.shape)} as {self.name}"
+            )
+        check.min_rank(name, tensor, 1)
+
+
+def rows(
+    inputs: Mapping[str, Tensor],
+    *others: Tensor,
+    mask: Tensor | None = None,
+    weight: Tensor | None = None,
+    reduction: Reduction = "mean",
+    weight_mode: WeightMode = "mean",
+) -> Rows:
+    """Check the arguments of a loss by name and return its `Rows`.
+
+    Args:
+        inputs: floating tensors ``[*B]``.
+        others: tensors of other shapes that take part in the dtype.
+        mask: bool ``[*B]``.
+        weight: floating ``[*B]``.
+        reduction: see `numerics.reduce`.
+        weight_mode: see `numerics.reduce`.
+
+    Raises:
+        ShapeError: a shape or dtype differs, or there is no row.
+        ConfigError: unknown reduction or weight mode.
+    """
+    (name, first), *_ = inputs.items()
+    check.min_rank(name, first, 0)
+    check.floating(**inputs, weight=weight)
+    check.same_shape(**inputs, mask=mask, weight=weight)
+    check.boolean(mask=mask)
+    # all together, since under vmap a narrow batched tensor would not meet a wide one as expected
+    result = reduce(torch.promote_types, (t.dtype for t in (*inputs.values(), *others)))
+    dtype = numerics.compute_dtype(result)
+    if weight is not None:
+        weight = weight.detach().to(dtype)
+        weight = weight if mask is None else _scrub(weight, mask)
+    example = first.detach().to(dtype)
+    return Rows(name, example, result, mask, weight, reduction, weight_mode)
+
+
+def _scrub(tensor: Tensor, mask: Tensor) -> Tensor:
+    return torch.where(mask, tensor, torch.zeros_like(tensor))
