@@ -81,8 +81,9 @@ def test_a_column_against_a_row_is_refused_by_name() -> None:
 @pytest.mark.parametrize(("mode", "expected"), [(None, 1.0), ("max", 2.25), ("replace", 2.25)])
 def test_the_value_loss_of_the_worked_example(mode: str | None, expected: float) -> None:
     # V_old = 0, V = 1, R = 2, c = 1/2: d(V, R) = 1 and d(V_c, R) = (1/2 - 2)^2 = 2.25
+    epsilon = None if mode is None else 0.5
     loss, _ = losses.value_loss(
-        torch.ones(1), torch.full((1,), 2.0), torch.zeros(1), clip_epsilon=0.5, clip_mode=mode
+        torch.ones(1), torch.full((1,), 2.0), torch.zeros(1), clip_epsilon=epsilon, clip_mode=mode
     )
     assert float(loss) == expected
 
