@@ -8,5 +8,10 @@ from .classic import pendulum as pendulum
 from .core import Environment as Environment
 from .core import Step as Step
 from .core import auto_reset as auto_reset
+from .gymnasium import Guarded as Guarded
+from .gymnasium import HostEnvironment as HostEnvironment
+from .gymnasium import HostStep as HostStep
+from .gymnasium import environment_seeds as environment_seeds
+from .gymnasium import gymnasium as gymnasium
 from .registry import ENVIRONMENTS as ENVIRONMENTS
 from .registry import make as make
