@@ -6,6 +6,7 @@ from functools import partial
 
 import pytest
 import torch
+from gymnasium.vector import AutoresetMode
 
 import purerl as prl
 from purerl.errors import ConfigError, ShapeError
@@ -129,3 +130,32 @@ def test_a_configuration_reports_every_problem_at_once() -> None:
 @pytest.mark.parametrize("env_id", ["CartPole-v1", "Pendulum-v1", "HalfCheetah-v5"])
 def test_every_preset_is_a_valid_configuration(name: str, env_id: str) -> None:
     assert isinstance(prl.ppo.preset(name, env_id), prl.ppo.Config)
+
+
+@pytest.mark.parametrize("mode", list(AutoresetMode))
+@pytest.mark.parametrize(
+    ("env_id", "options"),
+    [
+        ("CartPole-v1", {}),
+        ("Pendulum-v1", {"normalize_observation": True, "normalize_reward": True}),
+    ],
+)
+def test_a_population_learns_in_a_host_environment_and_counts_real_steps_only(
+    mode: AutoresetMode, env_id: str, options: dict[str, bool]
+) -> None:
+    config = prl.ppo.Config(num_envs=2, num_steps=32, num_epochs=1, num_minibatches=2, **options)
+    host = prl.envs.gymnasium(env_id, num_envs=6, autoreset_mode=mode)
+    host.reset(prl.envs.environment_seeds(prl.random.key(1), 6))
+    states = torch.vmap(partial(prl.ppo.init, config, host))(prl.random.split(prl.random.key(0), 3))
+    before = prl.tree.clone(states)
+    new, metrics = prl.ppo.host_train_step(config, host, states)
+    assert prl.tree.equal(states, before)
+    assert new.batch_size == (3,)
+    assert bool(prl.tree.all_finite(new.params))
+    ended = metrics["episode", "count"]
+    expected = 64 - ended if mode is AutoresetMode.NEXT_STEP else torch.full((3,), 64)
+    assert bool((new.num_env_steps >= expected).all())
+    assert bool((new.num_env_steps <= 64).all())
+    assert prl.tree.equal(prl.tree.index(new.observation, 0), host.observation[:2])
+    with pytest.raises(ConfigError, match="expected 4: 2 members"):
+        prl.ppo.host_train_step(config, host, states[:2])

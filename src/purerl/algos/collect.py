@@ -7,14 +7,15 @@ asked), ``terminated``, ``truncated`` and, from host environments, ``mask``.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Literal, Protocol
 
 import torch
 from torch import Tensor
 
 from .. import control, normalize, random, rollout, tree
-from ..envs import Environment
-from ..errors import ShapeError
+from ..envs import Environment, HostEnvironment
+from ..errors import ConfigError, ShapeError
 from ..types import Key, Tree
 from .inputs import Observer, ObserverConfig, make_observer
 from .policy import NetworkConfig, Policy, make_policy
@@ -107,6 +108,62 @@ def observe(
         "terminated": outcome.terminated,
         "truncated": outcome.truncated,
     }
+
+
+def collect_from_host(
+    config: CollectConfig, host: HostEnvironment, s: Plain, key: Key
+) -> tuple[Plain, Plain, Plain]:
+    """Run a population's policies in one host environment, member by member.
+
+    Every leaf of state, key and results has a leading member axis. The actions of all members are
+    one vmapped call, drawn from the keys that `collect` would draw from.
+    """
+    members, envs = key.shape[0], config.num_envs
+    if host.num_envs != members * envs:
+        raise ConfigError(
+            f"{host.name} has {host.num_envs} environments, expected {members * envs}: "
+            f"{members} members with num_envs = {envs} each"
+        )
+    _, observer = parts(config, tree.index(s["spec"], 0))
+
+    def act_noise(key: Key, spec: Plain) -> Tensor:
+        policy, _ = parts(config, spec)
+        keys = rollout.rollout_keys(key, config.num_steps, envs).action
+        return torch.vmap(lambda k: policy.head.noise(k, envs))(keys)
+
+    def act(params: Plain, spec: Plain, policy_input: Plain, noise: Tensor) -> Any:
+        policy, _ = parts(config, spec)
+        return choose(policy, params, policy_input, noise)
+
+    def see_first(first: Tensor, stats: Plain, observation: Tree) -> Plain:
+        return tree.where(first, observer.update(stats, observation), stats)
+
+    def by_member(value: Tree) -> Tree:
+        return tree.map(lambda leaf: leaf.unflatten(0, (members, envs)), rollout.plain(value))
+
+    act_all, observe_all = torch.vmap(act), torch.vmap(partial(observe, config, observer))
+    noise = torch.vmap(act_noise)(key, s["spec"])
+    observation = by_member(host.observation)
+    stats = s["observation_stats"]
+    if observer.normalized:
+        stats = torch.vmap(see_first)(s["num_env_steps"] == 0, stats, observation)
+    policy_input = torch.vmap(observer.apply)(stats, observation)
+    rows = []
+    for step_noise in noise.unbind(1):
+        outputs, action, sent = act_all(s["params"], s["spec"], policy_input, step_noise)
+        *taken, mask = host.step(sent.flatten(0, 1))
+        outcome = rollout.StepOutcome(*(by_member(field) for field in taken))
+        row = observe_all(stats, outcome)
+        row |= {"input": policy_input, "outputs": outputs, "action": action}
+        stats, policy_input = row.pop("stats"), row.pop("policy_input")
+        rows.append(row | {"mask": by_member(mask)})
+    s = s | {"observation": by_member(host.observation), "observation_stats": stats}
+
+    def finish_one(s: Plain, rows: Plain) -> tuple[Plain, Plain, Plain]:
+        return finish(config, *parts(config, s["spec"]), s, rows)
+
+    stacked = tree.map(lambda leaf: leaf.transpose(0, 1), tree.stack(rows))
+    return torch.vmap(finish_one)(s, stacked)
 
 
 def finish(

@@ -10,6 +10,7 @@ experience, *prepare* advantages, *learn* over minibatches. `Config` and `preset
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -19,11 +20,12 @@ from torch import Tensor
 
 from .. import control, losses, numerics, optim, random, returns, rollout, tree
 from ..config import hparams
-from ..envs import Environment
+from ..envs import Environment, HostEnvironment
 from ..types import Key, Tree
 from .collect import (
     account,
     collect,
+    collect_from_host,
     collect_keys,
     parts,
     require_transitions,
@@ -53,7 +55,7 @@ class State(TensorClass):
     reward_stats: TensorDict
     """Running discounted returns and their statistics; empty when rewards are not scaled."""
     env_state: TensorDict
-    """State of the environments ``[num_envs]``."""
+    """State of the environments ``[num_envs]``; empty for host environments."""
     observation: Tensor
     """What the policy sees next, ``[num_envs, …]``; a TensorDict for Dict observations."""
     episode: TensorDict
@@ -65,14 +67,14 @@ class State(TensorClass):
     """Train steps so far, int64."""
 
 
-def init(config: Config, env: Environment, key: Key) -> State:
+def init(config: Config, env: Environment | HostEnvironment, key: Key) -> State:
     """Return the state of a fresh run: new parameters, reset environments, empty statistics.
 
         key, params_key, reset_key = split(key, 3);   environment i resets by split(reset_key)[i]
 
     Args:
         config: the configuration.
-        env: a pure environment.
+        env: a pure environment, or a host environment, whose own state stays outside.
         key: int64 ``[2]``.
 
     Raises:
@@ -90,8 +92,13 @@ def init(config: Config, env: Environment, key: Key) -> State:
         "action": action_spec(env.action_space),
     }
     spec = tree.map(lambda leaf: leaf.to(key.device), spec)
-    reset_keys = random.split(reset_key, config.num_envs)
-    env_state, observation = rollout.reset_batch(env, reset_keys)
+    env_state: Plain = {}
+    if isinstance(env, Environment):
+        env_state, observation = rollout.reset_batch(env, random.split(reset_key, config.num_envs))
+    else:  # the first host_train_step shows the real observations
+        observation = tree.map(
+            lambda leaf: leaf.expand(config.num_envs, *leaf.shape).clone(), spec["observation"]
+        )
     policy, observer = parts(config, spec)
     params = policy.init(params_key)
     state = {
@@ -99,7 +106,7 @@ def init(config: Config, env: Environment, key: Key) -> State:
         "optimizer": _optimizer(config).init(params),
         "hparams": hparams(config, skip=("hidden_gain", "actor_gain", "critic_gain")),
         "spec": spec,
-        "observation_stats": observer.init(observation),
+        "observation_stats": observer.init(observation if env_state else None),
         "reward_stats": reward_stats_init(config),
         "env_state": env_state,
         "observation": observation,
@@ -208,6 +215,34 @@ def update(
     s["observation_stats"] = observer.update(seen, after)
     metrics |= {"episode": episode}
     return _pack({**s, "key": key}), tree.from_dict(metrics)
+
+
+def host_train_step(
+    config: Config, host: HostEnvironment, states: State
+) -> tuple[State, TensorDict]:
+    """Collect a rollout in a host environment for a population, and update every member.
+
+    If an environment fails, ``states`` is still whole.
+
+    Args:
+        config: the configuration.
+        host: ``num_members · config.num_envs`` environments, member by member, reset.
+        states: states ``[num_members]`` made by a vmapped `init`.
+
+    Returns:
+        the next states, and metrics with leaves ``[num_members]``.
+
+    Raises:
+        ConfigError: the number of environments does not fit.
+        EnvError: an environment failed.
+    """
+    s = tree.to_dict(states)
+    key, collect_key, learn_key = torch.vmap(collect_keys)(s["key"])
+    s, experience, episode = collect_from_host(config, host, s, collect_key)
+    learn = torch.vmap(partial(_learn, config, control.eager))
+    s, metrics = learn(s, experience, learn_key)
+    metrics |= {"episode": episode}
+    return _pack(s | {"key": key}, key.shape[:1]), tree.from_dict(metrics, key.shape[:1])
 
 
 def steps_per_train_step(config: Config) -> int:
@@ -433,6 +468,10 @@ def _summarize(config: Config, s: Plain, rows: Plain, metrics: Plain, end: Plain
 _LOSSES = ("policy", "value", "entropy", "total")
 
 
-def _pack(state: Plain) -> State:
+def _pack(state: Plain, batch_size: Sequence[int] = ()) -> State:
     """Return a plain state as a `State`."""
-    return State(**{name: rollout.packed(value) for name, value in state.items()}, batch_size=[])
+    fields = {
+        name: tree.from_dict(value, batch_size) if isinstance(value, dict) else value
+        for name, value in state.items()
+    }
+    return State(**fields, batch_size=list(batch_size))
