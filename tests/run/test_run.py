@@ -78,6 +78,14 @@ def test_the_command_trains_and_leaves_a_table_a_picture_and_its_metrics(
     assert (tmp_path / "run-2" / "metrics.jsonl").exists()
 
 
+def test_the_command_trains_through_gymnasium(tmp_path: Path) -> None:
+    arguments = ["train", "ppo", "--env", "CartPole-v1", "--backend", "gymnasium", "--seeds", "2"]
+    target = tmp_path / "run"
+    assert cli.main([*arguments, "--steps", "300", "--directory", str(target)]) == 0
+    lines = [json.loads(line) for line in (target / "metrics.jsonl").read_text().splitlines()]
+    assert len(lines[0]["episode.return_mean"]) == 2
+
+
 @pytest.mark.parametrize(
     ("arguments", "answer"),
     [

@@ -68,6 +68,12 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("algorithm", choices=["ppo"])
     parser.add_argument("--env", required=True, help="id of an environment; see purerl envs")
+    parser.add_argument(
+        "--backend",
+        choices=["auto", "pure", "gymnasium"],
+        default="auto",
+        help="auto takes the pure environment where there is one",
+    )
     parser.add_argument("--preset", default="purerl", help="configuration to start from")
     parser.add_argument("--seeds", type=int, default=8, help="members of the population")
     parser.add_argument("--steps", type=int, default=150_000, help="environment steps a seed")
@@ -91,12 +97,12 @@ def _train(arguments: Sequence[str]) -> int:
     if options.seeds < 1 or options.steps < 1:
         raise purerl.errors.ConfigError("--seeds and --steps must be at least 1")
     torch.set_num_threads(options.threads)
-    env = envs.make(options.env)
     values: dict[str, Any] = {}
     for pair in options.set:
         name, _, text = pair.partition("=")
         values[name.replace("-", "_")] = _value(text)
     config = dataclasses.replace(ppo.preset(options.preset, options.env), **values)
+    env, evaluation_env = _environments(options, options.seeds * config.num_envs)
     directory = _fresh(options.directory or Path("runs") / f"{options.env}-{options.algorithm}")
     described = {name: str(value) for name, value in to_mapping(config).items()}
     about = {"version": purerl.__version__, "torch": torch.__version__, "seed": options.seed}
@@ -108,12 +114,24 @@ def _train(arguments: Sequence[str]) -> int:
         key=random.key(options.seed),
         num_seeds=options.seeds,
         total_steps=options.steps,
-        evaluate_episodes=options.evaluate_episodes,
+        evaluate_episodes=options.evaluate_episodes if evaluation_env else 0,
+        evaluation_env=evaluation_env,
         directory=directory,
         progress=not options.no_progress,
     )
     _report(result, options.env, directory)
     return 0
+
+
+def _environments(
+    options: argparse.Namespace, num_envs: int
+) -> tuple[envs.Environment | envs.HostEnvironment, envs.Environment | None]:
+    """Return the environment to train in, and a pure one to evaluate in where there is one."""
+    pure = options.backend == "pure" or options.env in envs.ENVIRONMENTS
+    evaluation_env = envs.make(options.env) if pure else None
+    if evaluation_env is not None and options.backend != "gymnasium":
+        return evaluation_env, evaluation_env
+    return envs.gymnasium(options.env, num_envs), evaluation_env
 
 
 def _value(text: str) -> Any:

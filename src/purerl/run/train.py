@@ -6,7 +6,7 @@ import dataclasses
 import math
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,8 @@ import torch
 from torch import Tensor
 
 from .. import random, rollout, tree
-from ..envs import Environment
+from ..envs import Environment, HostEnvironment, environment_seeds
+from ..errors import ConfigError
 from ..types import Key
 from .evaluate import evaluate
 from .logging import Contained, Csv, JsonLines, Logger
@@ -41,34 +42,43 @@ class Result:
 def train(
     algorithm: Any,
     config: Any,
-    env: Environment,
+    env: Environment | HostEnvironment,
     *,
     key: Key,
     num_seeds: int = 1,
     total_steps: int,
     evaluate_episodes: int = 0,
+    evaluation_env: Environment | None = None,
     deterministic_evaluation: bool = True,
     loggers: Sequence[Logger] = (),
     directory: Path | None = None,
     progress: bool = True,
 ) -> Result:
-    """Train a population of seeds in a pure environment and return what it became.
+    """Train a population of seeds and return what it became.
 
         states = vmap(init)(split(key, num_seeds));   states, metrics = vmap(train_step)(states)
 
     Args:
         algorithm: a module with ``init``, ``train_step``, ``act``, ``steps_per_train_step``.
         config: its configuration; ``total_steps`` of it is set to the argument.
-        env: a pure environment.
+        env: a pure environment, or a host environment with num_seeds · config.num_envs
+            environments, which is reset here by seeds from ``fold_in(key, 2)``.
         key: int64 ``[2]``; member i starts from ``split(key, num_seeds)[i]``.
         num_seeds: members of the population.
         total_steps: environment steps of each seed, rounded up to whole train steps.
-        evaluate_episodes: greedy episodes of each seed at the end; 0 for none.
+        evaluate_episodes: episodes of each seed at the end, in a pure environment; 0 for none.
+        evaluation_env: where to evaluate; None takes ``env``.
         deterministic_evaluation: modes instead of samples.
         loggers: get the metrics of every train step; a failing one is told once and left out.
         directory: an existing directory for ``metrics.jsonl`` and ``metrics.csv``.
         progress: print a line now and then.
+
+    Raises:
+        ConfigError: evaluation is asked for and there is no pure environment to do it in.
+        EnvError: a host environment failed; what was logged is kept.
     """
+    if evaluate_episodes and isinstance(env, HostEnvironment) and evaluation_env is None:
+        raise ConfigError("a host environment trains: give evaluation_env to evaluate as well")
     config = dataclasses.replace(config, total_steps=total_steps)
     per_step = algorithm.steps_per_train_step(config)
     num_train_steps = math.ceil(total_steps / per_step)
@@ -79,7 +89,12 @@ def train(
     started = told = time.perf_counter()
     member_keys = random.split(key, num_seeds)
     states = torch.vmap(partial(algorithm.init, config, env))(member_keys)
-    step = torch.vmap(partial(algorithm.train_step, config, env))
+    step: Callable[[Any], tuple[Any, Any]]
+    if isinstance(env, HostEnvironment):
+        env.reset(environment_seeds(random.fold_in(key, 2), env.num_envs))
+        step = partial(algorithm.host_train_step, config, env)
+    else:
+        step = torch.vmap(partial(algorithm.train_step, config, env))
     history: list[dict[str, Tensor]] = []
     try:
         for number in range(1, num_train_steps + 1):
@@ -98,11 +113,13 @@ def train(
             sink.close()
     trained = time.perf_counter()
     evaluation = None
-    if evaluate_episodes:
+    if evaluation_env is None and isinstance(env, Environment):
+        evaluation_env = env
+    if evaluate_episodes and evaluation_env is not None:
         evaluation = evaluate(
             algorithm,
             config,
-            env,
+            evaluation_env,
             states,
             key=random.fold_in(key, 1),
             episodes=evaluate_episodes,
