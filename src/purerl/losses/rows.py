@@ -28,28 +28,32 @@ class Rows(NamedTuple):
     reduction: Reduction
     weight_mode: WeightMode
 
-    def live(self, tensor: Tensor) -> Tensor:
-        """Return ``[..., *B]`` in the dtype of computation, 0 on masked rows.
+    def live(self, tensor: Tensor, num_dims: int = 0) -> Tensor:
+        """Return ``[..., *B, ...]`` in the dtype of computation, 0 on masked rows.
 
         Scrubbed before it is used, not after: NaN behind a ``where`` still gives NaN gradients.
+        ``num_dims`` counts the axes behind ``*B``.
         """
         tensor = tensor.to(self.example.dtype)
-        return tensor if self.mask is None else _scrub(tensor, self.mask)
+        if self.mask is None:
+            return tensor
+        return _scrub(tensor, self.mask.reshape(self.mask.shape + (1,) * num_dims))
 
     def constant(self, tensor: Tensor) -> Tensor:
         """Return `live` without gradient."""
         return self.live(tensor.detach())
 
-    def members(self, name: str, tensor: Tensor) -> Tensor:
-        """Return `live` of one number a row from each member of an ensemble, ``[K, *B]``."""
-        self._require(name, tensor, "[members, *B]", tensor.shape[1:])
-        return self.live(tensor)
+    def events(self, name: str, tensor: Tensor, num_dims: int = 1) -> Tensor:
+        """Return `live` of several numbers a row, ``[*B, A]`` or with more axes."""
+        batch = tensor.shape[: max(tensor.ndim - num_dims, 0)]
+        self._require(name, tensor, f"[*B{', any' * num_dims}]", batch)
+        return self.live(tensor, num_dims)
 
-    def events(self, name: str, tensor: Tensor) -> Tensor:
-        """Return `live` of several numbers a row, ``[*B, A]``."""
-        self._require(name, tensor, "[*B, any]", tensor.shape[:-1])
-        tensor = tensor.to(self.example.dtype)
-        return tensor if self.mask is None else _scrub(tensor, self.mask.unsqueeze(-1))
+    def members(self, name: str, tensor: Tensor, num_dims: int = 0) -> Tensor:
+        """Return `live` of the members of an ensemble, ``[K, *B]`` or with axes behind."""
+        batch = tensor.shape[1 : max(tensor.ndim - num_dims, 1)]
+        self._require(name, tensor, f"[members, *B{', any' * num_dims}]", batch)
+        return self.live(tensor, num_dims)
 
     def scalar(self, name: str, value: Scalar) -> Tensor:
         """Return a number or 0-d tensor in the dtype of computation, without gradient."""
@@ -60,10 +64,13 @@ class Rows(NamedTuple):
 
     def reduce(self, loss: Tensor) -> Tensor:
         """Return the loss ``[*B]`` masked, weighted, reduced and rounded once."""
-        reduced = numerics.reduce(
+        return self.reduce_wide(loss).to(self.result_dtype)
+
+    def reduce_wide(self, loss: Tensor) -> Tensor:
+        """Return `reduce` in the dtype of computation."""
+        return numerics.reduce(
             loss, self.reduction, mask=self.mask, weight=self.weight, weight_mode=self.weight_mode
         )
-        return reduced.to(self.result_dtype)
 
     def mean(self, metric: Tensor) -> Tensor:
         """Return the mean of ``[*B]`` over the rows that count, without gradient."""
@@ -79,7 +86,7 @@ class Rows(NamedTuple):
 
     def _require(self, name: str, tensor: Tensor, form: str, batch: torch.Size) -> None:
         check.floating(**{name: tensor})
-        if not tensor.ndim or batch != self.example.shape:
+        if tensor.ndim <= self.example.ndim or batch != self.example.shape:
             raise ShapeError(
                 f"{name} has shape {list(tensor.shape)}, expected {form} with "
                 f"*B = {list(self.example.shape)} as {self.name}"
@@ -122,6 +129,27 @@ def rows(
         weight = weight if mask is None else _scrub(weight, mask)
     example = first.detach().to(dtype)
     return Rows(name, example, result, mask, weight, reduction, weight_mode)
+
+
+def event_rows(
+    name: str,
+    tensor: Tensor,
+    *others: Tensor,
+    mask: Tensor | None,
+    weight: Tensor | None,
+    weight_mode: WeightMode,
+    reduction: Reduction,
+) -> Rows:
+    """Return the `Rows` of a tensor ``[*B, A]``: those of its first column."""
+    check.min_rank(name, tensor, 1)
+    return rows(
+        {f"the rows of {name}": tensor[..., 0]},
+        *others,
+        mask=mask,
+        weight=weight,
+        reduction=reduction,
+        weight_mode=weight_mode,
+    )
 
 
 def _scrub(tensor: Tensor, mask: Tensor) -> Tensor:
