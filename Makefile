@@ -16,11 +16,11 @@ TEST_ENV := OMP_NUM_THREADS=1 PYTHONHASHSEED=0 JAX_PLATFORMS=cpu XLA_PYTHON_CLIE
 # demo needs the first stamp only; tests and oracles come with the second.
 $(VENV)/.stamp-run: pyproject.toml constraints-cpu.txt
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(CONSTRAINTS) -e '.[plot]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(CONSTRAINTS) -e '.[cli,plot]'
 	touch $@
 
 $(VENV)/.stamp-test: $(VENV)/.stamp-run
-	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(CONSTRAINTS) -e '.[plot,test,oracle,peers]'
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check $(CONSTRAINTS) -e '.[cli,plot,test,oracle,peers]'
 	touch $@
 
 $(VENV)/.stamp-docs: $(VENV)/.stamp-run

@@ -1,6 +1,12 @@
-"""The run: a driver over the pure functions, with logs, evaluation, pictures and a command."""
+"""The run: train several seeds at once, evaluate them, log, draw, report."""
 
-from .evaluate import Evaluation as Evaluation
+from .algorithm import Algorithm as Algorithm
+from .evaluate import EvaluateResult as EvaluateResult
 from .evaluate import evaluate as evaluate
+from .logging import CsvLogger as CsvLogger
+from .logging import JsonlLogger as JsonlLogger
+from .logging import Logger as Logger
+from .plot import learning_curve as learning_curve
+from .report import show as show
 from .train import Result as Result
 from .train import train as train

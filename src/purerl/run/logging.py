@@ -1,86 +1,192 @@
-"""Loggers: metrics of every train step to JSON lines and CSV."""
+"""Where metrics go: JSONL, CSV, or anything with ``write`` and ``close``."""
 
 from __future__ import annotations
 
-import csv
 import json
+import logging
 import math
-import warnings
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Protocol, TextIO
+from typing import Any, Protocol
+
+from ..errors import ConfigError, did_you_mean
+
+_log = logging.getLogger("purerl")
 
 
 class Logger(Protocol):
-    """Where metrics go; ``metrics`` holds a list with one number for each seed."""
+    """Receives the metrics of every train step."""
 
-    def write(self, env_steps: int, metrics: Mapping[str, Sequence[float]]) -> None:
-        """Keep the metrics of one train step."""
+    def write(self, step: int, metrics: Mapping[str, list[float]]) -> None:
+        """Take the metrics after ``step`` environment steps of each seed, one number a seed."""
 
     def close(self) -> None:
-        """Finish."""
+        """Finish; called once, also when the run failed."""
 
 
-class JsonLines:
-    """One JSON object a train step; NaN and infinities become null."""
+class _LineFile:
+    """A new file that gets whole lines, each on its way to the disk when `append` returns."""
 
     def __init__(self, path: Path) -> None:
-        self._file: TextIO = path.open("a", encoding="utf-8")
+        self._file = path.open("xb", buffering=0)
+        self._torn = False
 
-    def write(self, env_steps: int, metrics: Mapping[str, Sequence[float]]) -> None:
-        """Append one line."""
-        values = {
-            name: [value if math.isfinite(value) else None for value in row]
-            for name, row in metrics.items()
+    def append(self, text: str) -> None:
+        """Write lines; after a failed write, what is left of it ends on a line of its own."""
+        data = memoryview((("\n" if self._torn else "") + text).encode())
+        self._torn = True
+        while data:
+            data = data[self._file.write(data) :]
+        self._torn = False
+
+    def close(self) -> None:
+        self._file.close()
+
+
+class JsonlLogger:
+    """Writes one JSON object a train step.
+
+        {"env_steps": 512, "update": 2, "time": 0.31, "episode/return_mean": [21.5, null], …}
+
+    ``env_steps`` counts the steps of each seed, ``update`` the records, ``time`` the seconds since
+    the logger was made; every other entry is a list with one number a seed, null for NaN.
+    """
+
+    def __init__(self, path: str | Path, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._file = _LineFile(Path(path))
+        self._clock, self._start, self._count = clock, clock(), 0
+
+    def write(self, step: int, metrics: Mapping[str, list[float]]) -> None:
+        """Append a record."""
+        self._count += 1
+        seconds = round(self._clock() - self._start, 4)
+        record: dict[str, Any] = {"env_steps": step, "update": self._count, "time": seconds}
+        record |= {
+            name: [value if math.isfinite(value) else _nonfinite(value) for value in values]
+            for name, values in metrics.items()
         }
-        self._file.write(json.dumps({"env_steps": env_steps, **values}) + "\n")
-        self._file.flush()
+        self._file.append(json.dumps(record, allow_nan=False) + "\n")
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
 
 
-class Csv:
-    """One row for each train step and seed; the columns are those of the first step."""
+def _nonfinite(value: float) -> str | None:
+    """Return what stands for a number that JSON has not; ``float`` reads the infinities back."""
+    return None if math.isnan(value) else str(value)
 
-    def __init__(self, path: Path) -> None:
-        self._file: TextIO = path.open("a", encoding="utf-8", newline="")
-        self._writer = csv.writer(self._file)
-        self._names: list[str] | None = None
 
-    def write(self, env_steps: int, metrics: Mapping[str, Sequence[float]]) -> None:
-        """Append a row for each seed."""
-        if self._names is None:
-            self._names = list(metrics)
-            self._writer.writerow(["env_steps", "seed", *self._names])
-        for seed, row in enumerate(zip(*(metrics[name] for name in self._names), strict=True)):
-            self._writer.writerow([env_steps, seed, *row])
-        self._file.flush()
+class CsvLogger:
+    """Writes one row for each train step and seed, NaN as an empty cell.
+
+        env_steps,update,time,seed,episode/return_mean,…
+
+    The first record fixes the columns.
+    """
+
+    def __init__(self, path: str | Path, clock: Callable[[], float] = time.perf_counter) -> None:
+        self._file = _LineFile(Path(path))
+        self._clock, self._start, self._count = clock, clock(), 0
+        self._columns: list[str] = []
+
+    def write(self, step: int, metrics: Mapping[str, list[float]]) -> None:
+        """Append the rows of a record.
+
+        Raises:
+            ConfigError: a metric that the first record did not have.
+        """
+        self._count += 1
+        head = [["env_steps", "update", "time", "seed", *metrics]] if not self._columns else []
+        columns = self._columns or list(metrics)
+        for name in metrics:
+            if name not in columns:
+                raise ConfigError(f"{name} is no column of the CSV{did_you_mean(name, columns)}")
+        seconds = f"{self._clock() - self._start:.4f}"
+        blank = [math.nan] * len(next(iter(metrics.values()), []))
+        table = zip(*(metrics.get(name, blank) for name in columns), strict=True)
+        rows = [
+            [str(step), str(self._count), seconds, str(seed), *map(_cell, values)]
+            for seed, values in enumerate(table)
+        ]
+        self._file.append("".join(",".join(row) + "\n" for row in head + rows))
+        self._columns = columns
 
     def close(self) -> None:
         """Close the file."""
         self._file.close()
 
 
-class Contained:
-    """A logger whose failure is told once and never stops a run."""
+def _cell(value: float) -> str:
+    return "" if math.isnan(value) else repr(value)
 
-    def __init__(self, logger: Logger) -> None:
-        self._logger: Logger | None = logger
 
-    def write(self, env_steps: int, metrics: Mapping[str, Sequence[float]]) -> None:
-        """Write, unless the logger has failed before."""
-        if self._logger is None:
-            return
-        try:
-            self._logger.write(env_steps, metrics)
-        except Exception as error:  # whatever a logger does, training goes on
-            name = type(self._logger).__name__
-            warnings.warn(f"{name} failed and is off from now on: {error!r}", stacklevel=2)
-            self._logger = None
+class Guarded:
+    """Several loggers, none of which can stop a run.
+
+    The first failure of a logger is reported on the ``purerl`` log with its cause, later ones are
+    counted and reported when the run ends.
+    """
+
+    def __init__(self, loggers: Iterable[Logger]) -> None:
+        self._loggers = list(loggers)
+        self._dropped = [0] * len(self._loggers)
+
+    def write(self, step: int, metrics: Mapping[str, list[float]]) -> None:
+        """Write to every logger that can."""
+        for i, logger in enumerate(self._loggers):
+            try:
+                logger.write(step, metrics)
+            except Exception as error:  # whatever a sink raises, training goes on
+                if not self._dropped[i]:
+                    _log.warning(
+                        "%s failed at step %d (%s); training goes on without the record",
+                        type(logger).__name__,
+                        step,
+                        _cause(error),
+                    )
+                self._dropped[i] += 1
 
     def close(self) -> None:
-        """Close, if it still works."""
-        if self._logger is not None:
-            self._logger.close()
+        """Close every logger, and report how many records were dropped."""
+        for logger, dropped in zip(self._loggers, self._dropped, strict=True):
+            if dropped:
+                _log.warning("%s dropped %d record(s)", type(logger).__name__, dropped)
+            try:
+                logger.close()
+            except Exception as error:
+                _log.warning("%s failed to close (%s)", type(logger).__name__, _cause(error))
+
+
+def _cause(error: Exception) -> str:
+    return f"{type(error).__name__}: {error}"
+
+
+def read_jsonl(path: str | Path) -> list[dict[str, Any]]:
+    """Return the records of a `JsonlLogger`, with NaN for null; a torn line is passed over.
+
+    Raises:
+        ConfigError: the file is not there.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise ConfigError(f"{path} is not there, expected a file of metrics")
+    lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    return [record for record in map(_parse, lines) if record is not None]
+
+
+def _parse(line: str) -> dict[str, Any] | None:
+    try:
+        record = json.loads(line)
+    except ValueError:  # cut short by a full disk or a killed process
+        return None
+    if not isinstance(record, dict):
+        return None
+    return {name: _numbers(value) for name, value in record.items()}
+
+
+def _numbers(value: Any) -> Any:
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        return value
+    return [math.nan if item is None else float(item) for item in value]
