@@ -12,6 +12,7 @@ import pytest
 import torch
 
 import purerl as prl
+from purerl.errors import EnvError
 from purerl.run.cli import main
 from purerl.run.options import parse_train
 
@@ -112,6 +113,39 @@ def test_train_leaves_a_table_a_picture_and_files_and_plot_draws_them_again(
     assert main(["plot", *both, "--output", str(tmp_path / "both.png")]) == 0
     assert capsys.readouterr().out == f"{tmp_path / 'both.png'}\n"
     assert (tmp_path / "both.png").exists()
+
+
+def test_a_missing_extra_is_named(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setitem(sys.modules, "tyro", None)
+    assert status(["train", "ppo"]) == 2
+    assert "pip install 'purerl[cli,plot]'" in capfd.readouterr().err
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    (tmp_path / "metrics.jsonl").write_text('{"env_steps": 1, "episode/recent_return_mean": [1]}')
+    assert status(["plot", str(tmp_path)]) == 2
+    assert "pip install 'purerl[plot]'" in capfd.readouterr().err
+
+
+def test_a_failing_environment_ends_with_1_and_what_was_reached(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    plain_step = prl.envs.HostEnvironment.step
+    calls = iter(range(100))
+
+    def step(host: prl.envs.HostEnvironment, action: torch.Tensor) -> prl.envs.HostStep:
+        if next(calls) == 20:
+            raise EnvError("CartPole-v1 failed in step, environment 1, step 20")
+        return plain_step(host, action)
+
+    monkeypatch.setattr(prl.envs.HostEnvironment, "step", step)
+    arguments = ["train", "ppo", "--backend", "gymnasium", "--steps", "64", *SMALL]
+    threads = ["--threads", str(torch.get_num_threads())]
+    assert main([*arguments, *threads, "--directory", str(tmp_path / "run")]) == 1
+    first, second = capfd.readouterr().err.splitlines()
+    assert first == "purerl: CartPole-v1 failed in step, environment 1, step 20"
+    assert second.startswith("The run ended after 1 of 2 train steps, 32 environment steps")
+    assert len((tmp_path / "run" / "metrics.jsonl").read_text().splitlines()) == 1
 
 
 def test_train_goes_through_gymnasium_with_its_own_evaluation(tmp_path: Path) -> None:
