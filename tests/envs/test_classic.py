@@ -12,7 +12,7 @@ from tensordict import TensorDict
 
 from purerl import envs, random, tree
 
-IDS = list(envs.ENVIRONMENTS)
+IDS = [env_id for env_id in envs.ENVIRONMENTS if not env_id.startswith("probe/")]
 
 
 def translated(env_id: str, state: Any, time: int) -> TensorDict:

@@ -1,5 +1,6 @@
 """Environments as pure functions."""
 
+from . import probe as probe
 from .classic import acrobot as acrobot
 from .classic import cartpole as cartpole
 from .classic import mountain_car as mountain_car

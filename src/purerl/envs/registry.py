@@ -9,6 +9,7 @@ from typing import Protocol
 import torch
 
 from ..errors import ConfigError, did_you_mean
+from . import probe
 from .classic import acrobot, cartpole, mountain_car, mountain_car_continuous, pendulum
 from .core import Environment
 
@@ -29,6 +30,16 @@ ENVIRONMENTS: Mapping[str, Factory] = MappingProxyType(
         "MountainCar-v0": mountain_car,
         "MountainCarContinuous-v0": mountain_car_continuous,
         "Pendulum-v1": pendulum,
+        "probe/one_step": probe.one_step,
+        "probe/observation_reward": probe.observation_reward,
+        "probe/two_step": probe.two_step,
+        "probe/action_reward": probe.action_reward,
+        "probe/observation_action_reward": probe.observation_action_reward,
+        "probe/truncation_loop": probe.truncation_loop,
+        "probe/termination_loop": probe.termination_loop,
+        "probe/continuous_target": probe.continuous_target,
+        "probe/counter": probe.counter,
+        "probe/chain": probe.chain,
     }
 )
 """The pure environments by id."""
