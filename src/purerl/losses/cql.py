@@ -121,12 +121,12 @@ def cql_penalty(
         reduction=reduction,
     )
     data, sampled = r.live(q_data), _samples(r, "q_sampled", q_sampled)
-    check.same_shape(q_data=data, **{"the first sample of q_sampled": sampled[:, 0]})
+    check.shape("q_sampled", q_sampled, data.shape[0], None, *data.shape[1:])
     t, scale = r.scalar("temperature", temperature), r.scalar("min_q_weight", min_q_weight)
     exponent = sampled / t
     if log_prob is not None:
         log_p = r.members("log_prob", log_prob.detach())
-        check.same_shape(**{"a member of q_sampled": sampled[0], "log_prob": log_p})
+        check.shape("log_prob", log_prob, *sampled.shape[1:])
         exponent = exponent - (log_p / t if temperature_scales_density else log_p)
     gap = t * exponent.logsumexp(1) - data
     scale = scale * r.scalar("alpha_prime", alpha_prime)
