@@ -96,7 +96,7 @@ def effective_sample_size(log_ratio: Tensor, *, mask: Tensor | None = None) -> T
     Raises:
         ShapeError: a shape or dtype differs.
 
-    Source: Kish 1965; TorchRL reports n times this.
+    Source: Kish 1965; TorchRL's ``ESS``.
 
     >>> effective_sample_size(torch.tensor([1.0, 3.0]).log())
     tensor(0.8000)
