@@ -10,3 +10,28 @@ exclude_patterns = ["_build"]
 autodoc_member_order = "bysource"
 autodoc_typehints = "none"
 nitpicky = False
+
+
+def equations_as_they_stand(app, what, name, obj, options, lines):
+    """Make a literal block of each indented block above the sections of a docstring.
+
+    Docstrings show an equation as an indented block, which reStructuredText takes for a quotation.
+    """
+    result, inside = [], False
+    for number, line in enumerate(lines):
+        if line.rstrip() in ("Args:", "Returns:", "Raises:"):
+            result += lines[number:]
+            break
+        starts = line.startswith("    ") and not inside
+        if starts and (number == 0 or not lines[number - 1].strip()):
+            result += ["::", ""]
+            inside = True
+        elif line.strip() and not line.startswith("    "):
+            inside = False
+        result.append(line)
+    lines[:] = result
+
+
+def setup(app):
+    """Register the hook, to run before napoleon's."""
+    app.connect("autodoc-process-docstring", equations_as_they_stand, priority=100)

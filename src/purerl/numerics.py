@@ -47,13 +47,13 @@ def scalar_like(value: Scalar, reference: Tensor) -> Tensor:
 def log_det_tanh(pre_tanh: Tensor) -> Tensor:
     """Return log(1 − tanh²(u)) = 2(log 2 − u − softplus(−2u)), finite for every finite u.
 
-    The direct form is log(0) from |u| ≈ 9 on in float32; adding an epsilon inside the logarithm
+    The direct form is log(0) from abs(u) ≈ 9 on in float32; adding an epsilon inside the logarithm
     keeps it finite but saturates it at log(epsilon) and kills its gradient.
 
     >>> log_det_tanh(torch.tensor([0.0, 40.0]))
     tensor([  0.0000, -78.6137])
     """
-    # log(1 - tanh^2) is even in u; evaluating at |u| keeps softplus in its accurate branch.
+    # log(1 - tanh^2) is even in u; evaluating at abs(u) keeps softplus in its accurate branch.
     magnitude = pre_tanh.abs()
     return 2.0 * (_LOG_2 - magnitude - F.softplus(-2.0 * magnitude))
 

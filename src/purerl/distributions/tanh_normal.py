@@ -2,7 +2,7 @@
 
     u ~ N(μ, σ),   a = low + ½(high − low)(tanh u + 1)
 
-What is kept and scored is the sample *before* tanh: tanh rounds to ±1 from |u| ≈ 9 on in float32,
+What is kept and scored is the sample *before* tanh: tanh rounds to ±1 from abs(u) ≈ 9 on in float32,
 and no inverse brings back what that lost.
 """
 
@@ -147,7 +147,7 @@ def tanh_normal_log_prob_of_action(
         u = ½(log(1 + a₁) − log(1 − a₁)),   a₁ = clip((a − ½(low + high)) / ½(high − low))
 
     The clip is to the largest magnitude below 1 of the action's dtype (1 − 2⁻²⁴ in float32, where
-    |u| = 8.66): an action on a bound or beyond is scored there, with no gradient to the action.
+    abs(u) = 8.66): an action on a bound or beyond is scored there, with no gradient to the action.
     Wherever a pre-tanh sample exists, score that.
 
     Args:

@@ -15,7 +15,7 @@ Streams are those of jax 0.10 in its default settings (``jax_threefry_partitiona
 mode; float64 draws are those of its 64-bit mode). Keys, `bits`, `uniform`, `randint`,
 `bernoulli` and `permutation` are equal bit for bit. The reference rounds every step of the other
 float32 draws and we once: `exponential`, `normal` and `truncated_normal` are within two units in
-the last place (three for a few in a million), `gumbel` within two units of max(1, |x|). So
+the last place (three for a few in a million), `gumbel` within two units of max(1, abs(x)). So
 `categorical` is equal unless its best two candidates are that close; float64 draws agree to
 1e-13. Draws are constants: no gradient flows into a bound or a probability.
 
