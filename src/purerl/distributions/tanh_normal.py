@@ -2,8 +2,8 @@
 
     u ~ N(μ, σ),   a = low + ½(high − low)(tanh u + 1)
 
-What is kept and scored is the sample *before* tanh: tanh rounds to ±1 from abs(u) ≈ 9 on in float32,
-and no inverse brings back what that lost.
+What is kept and scored is the sample *before* tanh: tanh rounds to ±1 from about u = 9 on in
+float32, and no inverse brings back what that lost.
 """
 
 from __future__ import annotations
