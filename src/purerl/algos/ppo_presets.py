@@ -211,6 +211,25 @@ _PURERL: Mapping[str, _Values] = {
         "learning_rate": 1e-3,
         "total_steps": 150_000,
     },
+    "Acrobot-v1": {
+        "normalize_observation": True,
+        "num_envs": 16,
+        "num_steps": 128,
+        "num_epochs": 4,
+        "num_minibatches": 8,
+        "learning_rate": 1e-3,
+        "entropy_coef": 0.01,
+        "total_steps": 300_000,
+    },
+    "Pendulum-v1": {
+        "num_envs": 16,
+        "num_steps": 128,
+        "num_epochs": 10,
+        "num_minibatches": 8,
+        "gamma": 0.9,
+        "learning_rate": 1e-3,
+        "total_steps": 400_000,
+    },
 }
 
 PRESETS: Mapping[str, tuple[_Values, _Values, Mapping[str, _Values]]] = MappingProxyType(
