@@ -18,7 +18,7 @@ from torch import Tensor
 from purerl import returns
 
 # one step; a few; the last length of log-steps; blocks, with and without a remainder
-LENGTHS = [1, 2, 7, 128, 132, 301]
+LENGTHS = [1, 7, 128, 132, 203]
 CRITIC = ("reward", "next_value", "terminated", "truncated")
 ADVANTAGE = ("reward", "value", "next_value", "terminated", "truncated")
 VTRACE = ("log_prob", "behavior_log_prob", *ADVANTAGE)
@@ -107,7 +107,7 @@ def test_td_estimators_equal_their_definitions(data: dict[str, Any], kind: str) 
 def test_merged_transitions_bootstrap_to_n_step(data: dict[str, Any]) -> None:
     inputs = tensors(pick(data, ("reward", "terminated", "truncated", "mask")))
     next_value = torch.from_numpy(data["next_value"])
-    for n in (1, 3, 400):
+    for n in (1, 3, 300):
         merged = returns.n_step_transition(**inputs, n=n, gamma=0.9)
         target = returns.td0(
             merged.reward,
