@@ -44,7 +44,7 @@ properties: $(VENV)/.stamp-test
 	$(TEST_ENV) HYPOTHESIS_PROFILE=nightly $(BIN)/python -m pytest -n 2 property_tests
 
 bench: $(VENV)/.stamp-test
-	$(BIN)/python -m pytest benchmarks --benchmark-only
+	$(BIN)/python -m pytest benchmarks/bench_*.py --benchmark-only
 
 docs: $(VENV)/.stamp-docs
 	$(BIN)/sphinx-build -W -b html docs docs/_build/html
