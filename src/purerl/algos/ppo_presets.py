@@ -212,13 +212,13 @@ _PURERL: Mapping[str, _Values] = {
         "total_steps": 150_000,
     },
     "Acrobot-v1": {
-        "normalize_observation": True,
+        **_NORMALIZED,
         "num_envs": 16,
         "num_steps": 128,
         "num_epochs": 4,
         "num_minibatches": 8,
-        "learning_rate": 1e-3,
-        "entropy_coef": 0.01,
+        "learning_rate": 7e-4,
+        "entropy_coef": 0.005,
         "total_steps": 300_000,
     },
     "Pendulum-v1": {
