@@ -9,7 +9,6 @@ experience, *prepare* advantages, *learn* over minibatches. `Config` and `preset
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from functools import partial
 from typing import Any
@@ -18,7 +17,7 @@ import torch
 from tensordict import TensorClass, TensorDict
 from torch import Tensor
 
-from .. import control, losses, numerics, optim, random, returns, rollout, tree
+from .. import control, losses, numerics, random, returns, rollout, tree
 from ..config import hparams
 from ..envs import Environment, HostEnvironment
 from ..types import Key, Tree
@@ -33,6 +32,14 @@ from .collect import (
 )
 from .inputs import observation_spec
 from .policy import action_spec
+from .ppo_bookkeeping import (
+    LOSSES,
+    kl_too_large,
+    make_optimizer,
+    minibatches,
+    scheduled,
+    summarize,
+)
 from .ppo_config import Config as Config
 from .ppo_presets import preset as preset
 
@@ -103,7 +110,7 @@ def init(config: Config, env: Environment | HostEnvironment, key: Key) -> State:
     params = policy.init(params_key)
     state = {
         "params": params,
-        "optimizer": _optimizer(config).init(params),
+        "optimizer": make_optimizer(config).init(params),
         "hparams": hparams(config, skip=("hidden_gain", "actor_gain", "critic_gain")),
         "spec": spec,
         "observation_stats": observer.init(observation if env_state else None),
@@ -152,10 +159,7 @@ def act(
 
 
 def train_step(
-    config: Config,
-    env: Environment,
-    state: State,
-    executor: control.Executor = control.eager,
+    config: Config, env: Environment, state: State, executor: control.Executor = control.eager
 ) -> tuple[State, TensorDict]:
     """Collect a rollout in a pure environment and learn from it.
 
@@ -180,10 +184,7 @@ def train_step(
 
 
 def update(
-    config: Config,
-    state: State,
-    batch: TensorDict,
-    executor: control.Executor = control.eager,
+    config: Config, state: State, batch: TensorDict, executor: control.Executor = control.eager
 ) -> tuple[State, TensorDict]:
     """Learn from your own transitions, collected with `act` under this very state.
 
@@ -278,9 +279,9 @@ def _learn(
             rows = prepare(carry["params"], experience)
         step = torch.arange(config.num_minibatches, device=order.device)
         step = step + number * config.num_minibatches
-        carry, metrics = executor.scan(learner, carry, (_minibatches(config, rows, order), step))
+        carry, metrics = executor.scan(learner, carry, (minibatches(config, rows, order), step))
         if config.target_kl is not None and config.kl_stop_place == "epoch_end":
-            carry["stopped"] = carry["stopped"] | _kl_too_large(config, s, metrics["approx_kl"][-1])
+            carry["stopped"] = carry["stopped"] | kl_too_large(config, s, metrics["approx_kl"][-1])
         return carry, metrics
 
     start = {
@@ -289,7 +290,7 @@ def _learn(
         "stopped": torch.zeros((), dtype=torch.bool, device=key.device),
     }
     end, metrics = executor.scan(epoch, start, (orders, torch.arange(config.num_epochs)))
-    summary = _summarize(config, s, first, metrics, end)
+    summary = summarize(config, s, first, metrics, end)
     s = s | {
         "params": end["params"],
         "optimizer": end["optimizer"],
@@ -339,11 +340,6 @@ def _normalize(config: Config, advantage: Tensor, mask: Tensor | None) -> Tensor
     )
 
 
-def _minibatches(config: Config, rows: Plain, order: Tensor) -> Plain:
-    """Return rows in the given order, cut into ``[num_minibatches, size, …]``: one gather."""
-    return tree.map(lambda leaf: leaf[order].unflatten(0, (config.num_minibatches, -1)), rows)
-
-
 def _loss(
     config: Config, s: Plain, clip_epsilon: Tensor, params: Plain, rows: Plain
 ) -> tuple[Tensor, Plain]:
@@ -377,7 +373,7 @@ def _loss(
     )
     total = policy_loss + numerics.scalar_like(hp["value_coef"], value_loss) * value_loss
     total = total + numerics.scalar_like(hp["entropy_coef"], entropy_loss) * entropy_loss
-    terms = zip(_LOSSES, (policy_loss, value_loss, entropy_loss, total), strict=True)
+    terms = zip(LOSSES, (policy_loss, value_loss, entropy_loss, total), strict=True)
     metrics = {f"loss_{name}": term.detach() for name, term in terms}
     return total, metrics | policy_metrics | value_metrics | entropy_metrics
 
@@ -385,17 +381,17 @@ def _loss(
 def _minibatch_step(config: Config, s: Plain, carry: Plain, x: Tree) -> tuple[Plain, Plain]:
     """Take one gradient step, unless the run of epochs has been stopped or the KL says stop."""
     rows, step = x
-    clip_epsilon = _scheduled(config, s, "clip_epsilon", step)
+    clip_epsilon = scheduled(config, s, "clip_epsilon", step)
     loss = partial(_loss, config, s, clip_epsilon)
     gradient, metrics = torch.func.grad(loss, has_aux=True)(carry["params"], rows)
     stopped = carry["stopped"]
     if config.target_kl is not None and config.kl_stop_place == "minibatch_before_step":
-        stopped = stopped | _kl_too_large(config, s, metrics["approx_kl"])
-    params, optimizer = _optimizer(config).update(
+        stopped = stopped | kl_too_large(config, s, metrics["approx_kl"])
+    params, optimizer = make_optimizer(config).update(
         gradient,
         carry["optimizer"],
         carry["params"],
-        learning_rate=_scheduled(config, s, "learning_rate", step),
+        learning_rate=scheduled(config, s, "learning_rate", step),
         skip=stopped,
     )
     metrics |= {"grad_norm": tree.global_norm(gradient), "executed": ~stopped}
@@ -403,69 +399,6 @@ def _minibatch_step(config: Config, s: Plain, carry: Plain, x: Tree) -> tuple[Pl
         rows["mask"].sum() if "mask" in rows else torch.as_tensor(rows["log_prob"].numel())
     )
     return {"params": params, "optimizer": optimizer, "stopped": stopped}, metrics
-
-
-def _kl_too_large(config: Config, s: Plain, approx_kl: Tensor) -> Tensor:
-    hp = s["hparams"]
-    return approx_kl > hp["target_kl"] * hp["kl_stop_factor"]
-
-
-def _scheduled(config: Config, s: Plain, name: str, step: Tensor) -> Tensor:
-    """Return a number under its linear schedule, at gradient step ``step`` of this update."""
-    hp = s["hparams"]
-    if f"{name}_end" not in hp:
-        return hp[name]
-    num_updates = math.ceil(config.total_steps / steps_per_train_step(config))
-    count = s["num_updates"]
-    if config.schedule_unit == "gradient_step":
-        per_update = config.num_epochs * config.num_minibatches
-        count, num_updates = count * per_update + step, num_updates * per_update
-    share = ((count + config.schedule_offset) / num_updates).to(torch.float64).clamp(max=1.0)
-    return hp[name] + (hp[f"{name}_end"] - hp[name]) * share
-
-
-def _optimizer(config: Config) -> optim.Optimizer:
-    """Return clip, then Adam, skipping updates that are not finite."""
-    steps = [optim.adam(config.learning_rate, epsilon=config.adam_epsilon)]
-    if config.max_grad_norm is not None:
-        clip = optim.clip_by_global_norm(
-            config.max_grad_norm,
-            form=config.grad_clip_form,
-            per_group=config.grad_clip_scope == "separate",
-        )
-        steps.insert(0, clip)
-    return optim.skip_nonfinite(optim.chain(*steps))
-
-
-def _summarize(config: Config, s: Plain, rows: Plain, metrics: Plain, end: Plain) -> Plain:
-    """Return the metrics of an update: means over every executed minibatch of every epoch."""
-    executed = metrics.pop("executed")
-    weight = torch.where(executed, metrics.pop("num_rows"), 0).to(rows["value"].dtype)
-    total = weight.sum().clamp(min=1)
-
-    def mean(leaf: Tensor) -> Tensor:
-        return torch.where(executed, leaf * weight, torch.zeros_like(weight)).sum() / total
-
-    grad_norm, ratio_max = metrics.pop("grad_norm"), metrics.pop("ratio_max")
-    loss = {name: mean(metrics.pop(f"loss_{name}")) for name in _LOSSES}
-    mask = rows.get("mask")
-    stat = {name: mean(leaf) for name, leaf in metrics.items()} | {
-        "ratio_max": torch.where(executed, ratio_max, 0.0).amax(),
-        "explained_variance": losses.explained_variance(
-            rows["value"], rows["value_target"], mask=mask
-        ),
-    }
-    opt = {
-        "grad_norm": mean(grad_norm),
-        "learning_rate": _scheduled(config, s, "learning_rate", torch.zeros_like(total)),
-        "num_updates": executed.sum(),
-        "stopped": end["stopped"],
-    }
-    fault = {"nonfinite_updates": end["optimizer"]["nonfinite"]}
-    return {"loss": loss, "stat": stat, "opt": opt, "fault": fault}
-
-
-_LOSSES = ("policy", "value", "entropy", "total")
 
 
 def _pack(state: Plain, batch_size: Sequence[int] = ()) -> State:
