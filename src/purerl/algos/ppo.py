@@ -268,35 +268,27 @@ def _learn(
     prepare = partial(_prepare, config, s["spec"], s["hparams"])
     learner = partial(_minibatch_step, config, s)
     first = prepare(s["params"], experience)
+    counts = torch.arange(config.num_minibatches, device=key.device)
     orders = torch.vmap(lambda k: random.permutation(k, first["log_prob"].numel()))(
         random.split(key, config.num_epochs)
     )
 
     def epoch(carry: Plain, x: Tree) -> tuple[Plain, Plain]:
         order, number = x
-        rows = first
-        if config.recompute_advantage == "epoch":
-            rows = prepare(carry["params"], experience)
-        step = torch.arange(config.num_minibatches, device=order.device)
-        step = step + number * config.num_minibatches
-        carry, metrics = executor.scan(learner, carry, (minibatches(config, rows, order), step))
+        again = config.recompute_advantage == "epoch"
+        rows = prepare(carry["params"], experience) if again else first
+        steps = number * config.num_minibatches + counts
+        carry, metrics = executor.scan(learner, carry, (minibatches(config, rows, order), steps))
         if config.target_kl is not None and config.kl_stop_place == "epoch_end":
             carry["stopped"] = carry["stopped"] | kl_too_large(config, s, metrics["approx_kl"][-1])
         return carry, metrics
 
-    start = {
-        "params": s["params"],
-        "optimizer": s["optimizer"],
-        "stopped": torch.zeros((), dtype=torch.bool, device=key.device),
-    }
+    running = torch.zeros((), dtype=torch.bool, device=key.device)
+    start = {"params": s["params"], "optimizer": s["optimizer"], "stopped": running}
     end, metrics = executor.scan(epoch, start, (orders, torch.arange(config.num_epochs)))
     summary = summarize(config, s, first, metrics, end)
-    s = s | {
-        "params": end["params"],
-        "optimizer": end["optimizer"],
-        "num_updates": s["num_updates"] + 1,
-    }
-    return s, summary
+    learned = {name: end[name] for name in ("params", "optimizer")}
+    return s | learned | {"num_updates": s["num_updates"] + 1}, summary
 
 
 def _prepare(config: Config, spec: Plain, hp: Plain, params: Plain, experience: Plain) -> Plain:
@@ -318,14 +310,8 @@ def _prepare(config: Config, spec: Plain, hp: Plain, params: Plain, experience: 
         lmbda=hp["lmbda"],
         mask=mask,
     )
-    rows = {
-        "input": experience["input"],
-        "action": experience["action"],
-        "log_prob": experience["log_prob"],
-        "value": value,
-        "value_target": value_target,
-        "advantage": advantage,
-    }
+    rows = {name: experience[name] for name in ("input", "action", "log_prob")}
+    rows |= {"value": value, "value_target": value_target, "advantage": advantage}
     if mask is not None:
         rows["mask"] = mask
     rows = tree.map(lambda leaf: leaf.detach().flatten(0, 1), rows)
