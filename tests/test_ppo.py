@@ -159,3 +159,50 @@ def test_a_population_learns_in_a_host_environment_and_counts_real_steps_only(
     assert prl.tree.equal(prl.tree.index(new.observation, 0), host.observation[:2])
     with pytest.raises(ConfigError, match="expected 4: 2 members"):
         prl.ppo.host_train_step(config, host, states[:2])
+
+
+FULL = prl.ppo.Config(
+    num_envs=4,
+    num_steps=16,
+    num_epochs=4,
+    num_minibatches=2,
+    total_steps=640,
+    clip_epsilon_end=0.1,
+    dual_clip=1.01,
+    value_clip_epsilon=0.2,
+    value_clip_mode="max",
+    advantage_floor=1e-6,
+    entropy_coef=0.01,
+    target_kl=1e3,
+    max_grad_norm=0.1,
+    observation_clip=1.0,
+    reward_clip=1.0,
+    normalize_observation=True,
+    normalize_reward=True,
+)
+CHANGED = {
+    "target_kl": 1e-9,
+    "kl_stop_factor": 1e-15,
+    "advantage_floor": 10.0,
+    "learning_rate_end": 1.0,
+    "dual_clip": 1.5,
+}
+
+
+@pytest.mark.parametrize(
+    "name", sorted(prl.config.hparams(FULL, skip=prl.ppo._USED_BY_INIT)), ids=str
+)
+def test_every_leaf_of_hparams_is_what_the_train_step_reads(name: str) -> None:
+    state = prl.ppo.init(FULL, ENV, prl.random.key(2))
+    # a ratio far from 1 and a schedule under way, so that every number has a part to play
+    state.params["network"]["actor"] = prl.tree.map(
+        lambda leaf: 3.0 * leaf, state.params["network"]["actor"]
+    )
+    state.num_updates = state.num_updates + 3
+    state.hparams["learning_rate"] = torch.tensor(3e-2, dtype=torch.float64)
+    changed = state.clone()
+    value = CHANGED.get(name, 0.5 * float(state.hparams[name]))
+    changed.hparams[name] = torch.tensor(value, dtype=torch.float64)
+    ours, _ = prl.ppo.train_step(FULL, ENV, state)
+    theirs, _ = prl.ppo.train_step(FULL, ENV, changed)
+    assert not prl.tree.equal(ours.params, theirs.params)

@@ -7,7 +7,6 @@ asked), ``terminated``, ``truncated`` and, from host environments, ``mask``.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, Literal, Protocol
 
 import torch
@@ -33,15 +32,16 @@ class CollectConfig(ObserverConfig, NetworkConfig, Protocol):
     @property
     def normalize_reward(self) -> bool: ...
     @property
-    def reward_clip(self) -> float | None: ...
-    @property
     def normalize_update(self) -> Literal["step", "rollout"]: ...
 
 
-def parts(config: CollectConfig, spec: Plain) -> tuple[Policy, Observer]:
-    """Return the policy and the observer that a configuration and a spec describe."""
-    observer = make_observer(config, spec)
-    return make_policy(config, spec, observer.size), observer
+def parts(config: CollectConfig, s: Plain) -> tuple[Policy, Observer]:
+    """Return the policy and the observer that a configuration and a state describe.
+
+    Of the state, ``spec`` and ``hparams`` are read.
+    """
+    observer = make_observer(config, s)
+    return make_policy(config, s["spec"], observer.size), observer
 
 
 def collect(
@@ -52,7 +52,7 @@ def collect(
     Returns:
         the state after, the experience, and the metrics of completed episodes.
     """
-    policy, observer = parts(config, s["spec"])
+    policy, observer = parts(config, s)
     step = rollout.step_batch(env)
     keys = rollout.rollout_keys(key, config.num_steps, config.num_envs)
     noise = torch.vmap(lambda k: policy.head.noise(k, config.num_envs))(keys.action)
@@ -124,43 +124,47 @@ def collect_from_host(
             f"{host.name} has {host.num_envs} environments, expected {members * envs}: "
             f"{members} members with num_envs = {envs} each"
         )
-    _, observer = parts(config, tree.index(s["spec"], 0))
+    fixed = {name: s[name] for name in ("params", "spec", "hparams")}
 
-    def act_noise(key: Key, spec: Plain) -> Tensor:
-        policy, _ = parts(config, spec)
+    def act_noise(fixed: Plain, key: Key) -> Tensor:
+        policy, _ = parts(config, fixed)
         keys = rollout.rollout_keys(key, config.num_steps, envs).action
         return torch.vmap(lambda k: policy.head.noise(k, envs))(keys)
 
-    def act(params: Plain, spec: Plain, policy_input: Plain, noise: Tensor) -> Any:
-        policy, _ = parts(config, spec)
-        return choose(policy, params, policy_input, noise)
+    def act(fixed: Plain, policy_input: Plain, noise: Tensor) -> Any:
+        policy, _ = parts(config, fixed)
+        return choose(policy, fixed["params"], policy_input, noise)
 
-    def see_first(first: Tensor, stats: Plain, observation: Tree) -> Plain:
-        return tree.where(first, observer.update(stats, observation), stats)
+    def see_first(s: Plain, observation: Tree) -> Plain:
+        _, observer = parts(config, s)
+        stats = s["observation_stats"]
+        fresh = s["num_env_steps"] == 0
+        stats = tree.where(fresh, observer.update(stats, observation), stats) if stats else stats
+        return {"stats": stats, "policy_input": observer.apply(stats, observation)}
+
+    def observe_one(fixed: Plain, stats: Plain, outcome: rollout.StepOutcome) -> Plain:
+        return observe(config, parts(config, fixed)[1], stats, outcome)
 
     def by_member(value: Tree) -> Tree:
         return tree.map(lambda leaf: leaf.unflatten(0, (members, envs)), rollout.plain(value))
 
-    act_all, observe_all = torch.vmap(act), torch.vmap(partial(observe, config, observer))
-    noise = torch.vmap(act_noise)(key, s["spec"])
-    observation = by_member(host.observation)
-    stats = s["observation_stats"]
-    if observer.normalized:
-        stats = torch.vmap(see_first)(s["num_env_steps"] == 0, stats, observation)
-    policy_input = torch.vmap(observer.apply)(stats, observation)
+    act_all, observe_all = torch.vmap(act), torch.vmap(observe_one)
+    noise = torch.vmap(act_noise)(fixed, key)
+    seen = torch.vmap(see_first)(s, by_member(host.observation))
+    stats, policy_input = seen["stats"], seen["policy_input"]
     rows = []
     for step_noise in noise.unbind(1):
-        outputs, action, sent = act_all(s["params"], s["spec"], policy_input, step_noise)
+        outputs, action, sent = act_all(fixed, policy_input, step_noise)
         *taken, mask = host.step(sent.flatten(0, 1))
         outcome = rollout.StepOutcome(*(by_member(field) for field in taken))
-        row = observe_all(stats, outcome)
+        row = observe_all(fixed, stats, outcome)
         row |= {"input": policy_input, "outputs": outputs, "action": action}
         stats, policy_input = row.pop("stats"), row.pop("policy_input")
         rows.append(row | {"mask": by_member(mask)})
     s = s | {"observation": by_member(host.observation), "observation_stats": stats}
 
     def finish_one(s: Plain, rows: Plain) -> tuple[Plain, Plain, Plain]:
-        return finish(config, *parts(config, s["spec"]), s, rows)
+        return finish(config, *parts(config, s), s, rows)
 
     stacked = tree.map(lambda leaf: leaf.transpose(0, 1), tree.stack(rows))
     return torch.vmap(finish_one)(s, stacked)
@@ -193,7 +197,7 @@ def account(config: CollectConfig, s: Plain, rows: Plain) -> tuple[Plain, Plain,
             s["hparams"]["gamma"],
             mask=mask,
             update=config.normalize_update,
-            clip=config.reward_clip,
+            clip=s["hparams"].get("reward_clip"),
         )
         s, rows = s | {"reward_stats": stats}, rows | {"reward": scaled}
     return s, rows, metrics

@@ -31,20 +31,18 @@ class ObserverConfig(Protocol):
     @property
     def normalize_observation(self) -> bool: ...
     @property
-    def observation_clip(self) -> float | None: ...
-    @property
     def dtype(self) -> str: ...
 
 
-def make_observer(config: ObserverConfig, spec: Any) -> Observer:
-    """Return the observer that a configuration and a spec (entry ``observation``) describe."""
+def make_observer(config: ObserverConfig, s: Any) -> Observer:
+    """Return the observer that a configuration and a state's spec and hparams describe."""
     return Observer(
-        spec=spec["observation"],
+        spec=s["spec"]["observation"],
         dtype=torch.float64 if config.dtype == "float64" else torch.float32,
         flat=config.network is None,
         mask_actions=config.mask_actions,
         normalized=config.normalize_observation,
-        clip=config.observation_clip,
+        clip=s["hparams"].get("observation_clip"),
     )
 
 
@@ -58,7 +56,7 @@ class Observer(NamedTuple):
     """Concatenate all leaves into one vector; False keeps the observation's own structure."""
     mask_actions: bool
     normalized: bool
-    clip: float | None
+    clip: Tensor | None
 
     @property
     def size(self) -> int:

@@ -74,6 +74,9 @@ class State(TensorClass):
     """Train steps so far, int64."""
 
 
+_USED_BY_INIT = ("hidden_gain", "actor_gain", "critic_gain", "critic_hidden_gain", "log_std_init")
+
+
 def init(config: Config, env: Environment | HostEnvironment, key: Key) -> State:
     """Return the state of a fresh run: new parameters, reset environments, empty statistics.
 
@@ -106,12 +109,13 @@ def init(config: Config, env: Environment | HostEnvironment, key: Key) -> State:
         observation = tree.map(
             lambda leaf: leaf.expand(config.num_envs, *leaf.shape).clone(), spec["observation"]
         )
-    policy, observer = parts(config, spec)
+    hp = hparams(config, skip=_USED_BY_INIT)
+    policy, observer = parts(config, {"spec": spec, "hparams": hp})
     params = policy.init(params_key)
     state = {
         "params": params,
         "optimizer": make_optimizer(config).init(params),
-        "hparams": hparams(config, skip=("hidden_gain", "actor_gain", "critic_gain")),
+        "hparams": hp,
         "spec": spec,
         "observation_stats": observer.init(observation if env_state else None),
         "reward_stats": reward_stats_init(config),
@@ -145,7 +149,7 @@ def act(
         the sample before clipping or tanh), ``log_prob`` and ``value``, both ``[B]``.
     """
     s = tree.to_dict(state)
-    policy, observer = parts(config, s["spec"])
+    policy, observer = parts(config, s)
     policy_input = observer.apply(s["observation_stats"], rollout.plain(observation))
     outputs, value = policy.actor_critic(s["params"], policy_input)
     mask = policy_input.get("action_mask")
@@ -206,7 +210,7 @@ def update(
     s = tree.to_dict(state)
     rows = require_transitions(batch)
     key, _, learn_key = collect_keys(s["key"])
-    _, observer = parts(config, s["spec"])
+    _, observer = parts(config, s)
     seen = s["observation_stats"]
     rows["input"] = observer.apply(seen, rows.pop("observation"))
     after = rows.pop("next_observation")
@@ -255,9 +259,6 @@ def steps_per_train_step(config: Config) -> int:
     return config.num_envs * config.num_steps
 
 
-# Stages two and three: prepare and learn.
-
-
 def _learn(
     config: Config, executor: control.Executor, s: Plain, experience: Plain, key: Key
 ) -> tuple[Plain, Plain]:
@@ -265,7 +266,7 @@ def _learn(
 
     epoch_keys = split(key, num_epochs);   the order of epoch e is permutation(epoch_keys[e], T·B)
     """
-    prepare = partial(_prepare, config, s["spec"], s["hparams"])
+    prepare = partial(_prepare, config, s)
     learner = partial(_minibatch_step, config, s)
     first = prepare(s["params"], experience)
     counts = torch.arange(config.num_minibatches, device=key.device)
@@ -291,9 +292,9 @@ def _learn(
     return s | learned | {"num_updates": s["num_updates"] + 1}, summary
 
 
-def _prepare(config: Config, spec: Plain, hp: Plain, params: Plain, experience: Plain) -> Plain:
+def _prepare(config: Config, s: Plain, params: Plain, experience: Plain) -> Plain:
     """Return the flat rows ``[T·B, …]`` to learn from: advantages and value targets joined in."""
-    policy, _ = parts(config, spec)
+    (policy, _), hp = parts(config, s), s["hparams"]
     _, value = policy.actor_critic(params, experience["input"])
     _, next_value = policy.actor_critic(params, experience["next_input"])
     terminated, truncated = experience["terminated"], experience["truncated"]
@@ -316,13 +317,13 @@ def _prepare(config: Config, spec: Plain, hp: Plain, params: Plain, experience: 
         rows["mask"] = mask
     rows = tree.map(lambda leaf: leaf.detach().flatten(0, 1), rows)
     if config.normalize_advantage == "rollout":
-        rows["advantage"] = _normalize(config, rows["advantage"], rows.get("mask"))
+        rows["advantage"] = _normalize(config, hp, rows["advantage"], rows.get("mask"))
     return rows
 
 
-def _normalize(config: Config, advantage: Tensor, mask: Tensor | None) -> Tensor:
+def _normalize(config: Config, hp: Plain, advantage: Tensor, mask: Tensor | None) -> Tensor:
     return losses.normalize_advantage(
-        advantage, mask=mask, ddof=config.advantage_ddof, floor=config.advantage_floor
+        advantage, mask=mask, ddof=config.advantage_ddof, floor=hp.get("advantage_floor")
     )
 
 
@@ -330,13 +331,13 @@ def _loss(
     config: Config, s: Plain, clip_epsilon: Tensor, params: Plain, rows: Plain
 ) -> tuple[Tensor, Plain]:
     """Return policy loss + value_coef · value loss − entropy_coef · entropy, and its parts."""
-    (policy, _), hp = parts(config, s["spec"]), s["hparams"]
+    (policy, _), hp = parts(config, s), s["hparams"]
     mask, action_mask = rows.get("mask"), rows["input"].get("action_mask")
     outputs, value = policy.actor_critic(params, rows["input"])
     log_prob = policy.head.log_prob(outputs, rows["action"], action_mask)
     advantage = rows["advantage"]
     if config.normalize_advantage == "minibatch":
-        advantage = _normalize(config, advantage, mask)
+        advantage = _normalize(config, hp, advantage, mask)
     policy_loss, policy_metrics = losses.ppo_clip(
         log_prob,
         rows["log_prob"],
@@ -373,17 +374,19 @@ def _minibatch_step(config: Config, s: Plain, carry: Plain, x: Tree) -> tuple[Pl
     stopped = carry["stopped"]
     if config.target_kl is not None and config.kl_stop_place == "minibatch_before_step":
         stopped = stopped | kl_too_large(config, s, metrics["approx_kl"])
+    clip = s["hparams"].get("max_grad_norm")
     params, optimizer = make_optimizer(config).update(
         gradient,
         carry["optimizer"],
         carry["params"],
         learning_rate=scheduled(config, s, "learning_rate", step),
+        epsilon=s["hparams"]["adam_epsilon"],
         skip=stopped,
+        **({} if clip is None else {"max_grad_norm": clip}),
     )
-    metrics |= {"grad_norm": tree.global_norm(gradient), "executed": ~stopped}
-    metrics["num_rows"] = (
-        rows["mask"].sum() if "mask" in rows else torch.as_tensor(rows["log_prob"].numel())
-    )
+    live = rows.get("mask", torch.ones_like(rows["log_prob"], dtype=torch.bool))
+    metrics |= {"grad_norm": tree.global_norm(gradient), "num_rows": live.sum()}
+    metrics["executed"] = ~stopped
     return {"params": params, "optimizer": optimizer, "stopped": stopped}, metrics
 
 
