@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import signal
+import time
 from typing import Any
 
 import gymnasium as gym
@@ -9,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from gymnasium import spaces
-from gymnasium.vector import AutoresetMode, SyncVectorEnv
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, SyncVectorEnv
 
 from purerl import envs, tree
 from purerl.errors import ConfigError, EnvError
@@ -40,6 +43,10 @@ class Counter(gym.Env[Any, Any]):
         if self.total == 37:
             if self.fault == "raise":
                 raise RuntimeError("the motor is hot")
+            if self.fault == "die":
+                os.kill(os.getpid(), signal.SIGKILL)
+            if self.fault == "hang":
+                time.sleep(30)
             if self.fault == "nan reward":
                 reward = float("nan")
             if self.fault == "nan observation":
@@ -146,3 +153,37 @@ def test_the_host_cartpole_agrees_with_the_pure_one(mode: AutoresetMode) -> None
         )
         assert torch.equal(step.terminated[real], pure.terminated[real])
         observation = step.observation
+
+
+@pytest.mark.filterwarnings("ignore:.*from Worker-1:UserWarning")  # gymnasium tells it as well
+@pytest.mark.filterwarnings("ignore:.*Raising the last exception:UserWarning")
+@pytest.mark.parametrize(
+    ("fault", "message"),
+    [
+        ("raise", "step 36.*the motor is hot"),
+        ("die", "environment 1 .its process ended with -9"),
+        ("hang", "an environment took more than 0.5 s"),
+    ],
+)
+def test_a_process_that_raises_dies_or_hangs_is_an_error_and_no_process_stays(
+    fault: str, message: str
+) -> None:
+    makers = [lambda f=f: Counter(f) for f in ("", fault)]
+    vector = AsyncVectorEnv(makers, autoreset_mode=AutoresetMode.SAME_STEP)
+    host = envs.HostEnvironment(vector, "counters", timeout=0.5)
+    host.reset([1, 2])
+
+    def run() -> None:
+        for _ in range(60):
+            host.step(torch.zeros(2, dtype=torch.int64))
+
+    with pytest.raises(EnvError, match=message):
+        run()
+    assert not any(process.is_alive() for process in vector.processes)
+
+
+def test_an_action_that_is_nan_never_reaches_an_environment() -> None:
+    host = envs.gymnasium("Pendulum-v1", num_envs=2)
+    host.reset([0, 1])
+    with pytest.raises(EnvError, match="action is nan, environment 1"):
+        host.step(torch.tensor([[0.0], [torch.nan]]))

@@ -7,7 +7,10 @@ policy sees next, and ``mask`` is False for the rows that only reset (NEXT_STEP)
 
 from __future__ import annotations
 
+import contextlib
 import copy
+import multiprocessing
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -15,7 +18,7 @@ import gymnasium as gym
 import numpy as np
 import torch
 from gymnasium import spaces
-from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector import AsyncVectorEnv, AutoresetMode, VectorEnv
 from torch import Tensor
 
 from .. import random, tree
@@ -44,13 +47,18 @@ class HostEnvironment:
         name: for messages and pictures.
         action_mode: what happens to a Box action on its way in: ``"clip"`` into the box,
             ``"tanh_scale"`` from [−1, 1] onto the box, ``"none"``.
+        timeout: seconds that environments in processes of their own may take for one step.
 
     Raises:
         EnvError: the vector environment does not say how it resets.
     """
 
     def __init__(
-        self, vector_env: VectorEnv[Any, Any, Any], name: str, action_mode: ActionMode = "clip"
+        self,
+        vector_env: VectorEnv[Any, Any, Any],
+        name: str,
+        action_mode: ActionMode = "clip",
+        timeout: float = 60.0,
     ) -> None:
         mode = vector_env.metadata.get("autoreset_mode")
         if not isinstance(mode, AutoresetMode):
@@ -62,6 +70,7 @@ class HostEnvironment:
         self.action_space: spaces.Space[Any] = vector_env.single_action_space
         self.clipped_actions = 0
         self._env, self._mode, self._action_mode = vector_env, mode, action_mode
+        self._timeout = timeout
         self._observation: Tree | None = None
         self._done = np.zeros(vector_env.num_envs, bool)
         self._number = 0
@@ -98,7 +107,7 @@ class HostEnvironment:
         _ = self.observation  # stepping before reset is an error
         sent = self._sent(action)
         found, reward, terminated, truncated, info = self._called(
-            lambda: self._env.step(sent), "step"
+            lambda: self._stepped(sent), "step"
         )
         dummy = self._done if self._mode is AutoresetMode.NEXT_STEP else np.zeros_like(self._done)
         done = np.asarray(terminated, bool) | np.asarray(truncated, bool)
@@ -123,15 +132,46 @@ class HostEnvironment:
         """Close all environments."""
         self._env.close()
 
+    def _stepped(self, sent: np.ndarray[Any, Any]) -> Any:
+        if not isinstance(self._env, AsyncVectorEnv):
+            return self._env.step(sent)
+        self._env.step_async(sent)  # its own step would wait for ever
+        return self._env.step_wait(timeout=self._timeout)
+
     def _called(self, function: Any, what: str) -> Any:
         try:
             return function()
         except Exception as error:
-            culprit = getattr(error, "purerl_environment", None)
-            which = "" if culprit is None else f", environment {culprit}"
+            which = self._culprit(error)
+            self._abandon()
             raise EnvError(
                 f"{self.name} failed in {what}{which}, step {self._number}: {error!r}"
             ) from error
+
+    def _abandon(self) -> None:
+        """Leave no process behind, in whatever state the failure left them."""
+        if not isinstance(self._env, AsyncVectorEnv):
+            return
+        with warnings.catch_warnings(), contextlib.suppress(Exception):
+            warnings.simplefilter("ignore")  # of a close that interrupts a step, which it is for
+            self._env.close(terminate=True)
+        for process in self._env.processes:
+            process.kill()
+            process.join()
+
+    def _culprit(self, error: Exception) -> str:
+        """Say which environment an error came from, as far as can be known."""
+        index = getattr(error, "purerl_environment", None)
+        if index is not None:
+            return f", environment {index}"
+        if isinstance(error, multiprocessing.TimeoutError):
+            return f", an environment took more than {self._timeout:g} s"
+        processes = self._env.processes if isinstance(self._env, AsyncVectorEnv) else []
+        for number, process in enumerate(processes):
+            process.join(timeout=0.5 if isinstance(error, (EOFError, OSError)) else 0.0)
+            if process.exitcode is not None:
+                return f", environment {number} (its process ended with {process.exitcode})"
+        return ""
 
     def _checked(self, found: Any) -> Tree:
         """Return observations as fresh tensors, each checked against its space."""
@@ -165,6 +205,8 @@ class HostEnvironment:
                 f"{self.name}: action has shape {list(action.shape)}, expected {list(expected)}"
             )
         array = action.detach().cpu().numpy()
+        if array.dtype.kind == "f":
+            self._require_finite("action", array)
         space = self.action_space
         if isinstance(space, spaces.Box):
             if self._action_mode == "tanh_scale":
@@ -241,6 +283,7 @@ def gymnasium(
     autoreset_mode: AutoresetMode = AutoresetMode.SAME_STEP,
     vectorization: Literal["sync", "async"] = "sync",
     action_mode: ActionMode = "clip",
+    timeout: float = 60.0,
 ) -> HostEnvironment:
     """Return a gymnasium environment, by its id or as a vector environment, as a host environment.
 
@@ -250,6 +293,7 @@ def gymnasium(
         autoreset_mode: for an id; SAME_STEP wastes no row.
         vectorization: ``"sync"`` in this process, ``"async"`` in a process each.
         action_mode: see `HostEnvironment`.
+        timeout: see `HostEnvironment`.
 
     Raises:
         ConfigError: the id is not registered.
@@ -259,7 +303,7 @@ def gymnasium(
     torch.Size([2, 4])
     """
     if isinstance(env, VectorEnv):
-        return HostEnvironment(env, type(env).__name__, action_mode)
+        return HostEnvironment(env, type(env).__name__, action_mode, timeout)
     env_id = env
     if ":" not in env_id and env_id not in gym.registry:
         raise ConfigError(f"unknown environment {env_id}{did_you_mean(env_id, gym.registry)}")
@@ -269,10 +313,10 @@ def gymnasium(
 
     makers = [maker(index) for index in range(num_envs)]
     if vectorization == "async":
-        vector: Any = gym.vector.AsyncVectorEnv(makers, autoreset_mode=autoreset_mode)
+        vector: Any = AsyncVectorEnv(makers, autoreset_mode=autoreset_mode)
     else:
         vector = gym.vector.SyncVectorEnv(makers, autoreset_mode=autoreset_mode)
-    return HostEnvironment(vector, env_id, action_mode)
+    return HostEnvironment(vector, env_id, action_mode, timeout)
 
 
 def environment_seeds(key: Key, num_envs: int) -> list[int]:
