@@ -93,7 +93,7 @@ class Config:
     network: networks.Network | None = None
     """Your own: ``apply(params, observation) -> (actor output, value)``; replaces the fields
     down to critic_hidden_gain."""
-    hidden_sizes: tuple[int, ...] = (64, 64)
+    hidden_sizes: tuple[PositiveInt, ...] = (64, 64)
     activation: networks.Activation = "tanh"
     shared_trunk: bool = False
     initialization: networks.Initialization = "orthogonal"
