@@ -7,6 +7,7 @@ asked), ``terminated``, ``truncated`` and, from host environments, ``mask``.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Literal, Protocol
 
 import torch
@@ -14,9 +15,11 @@ from torch import Tensor
 
 from .. import control, normalize, random, rollout, tree
 from ..envs import Environment, HostEnvironment
-from ..errors import ConfigError, ShapeError
+from ..errors import ShapeError
 from ..types import Key, Tree
+from . import interact
 from .inputs import Observer, ObserverConfig, make_observer
+from .interact import Agent
 from .policy import NetworkConfig, Policy, make_policy
 
 Plain = dict[str, Any]
@@ -44,6 +47,37 @@ def parts(config: CollectConfig, s: Plain) -> tuple[Policy, Observer]:
     return make_policy(config, s["spec"], observer.size), observer
 
 
+def make_agent(config: CollectConfig, s: Plain) -> Agent:
+    """Return what a policy with an actor and a critic does in its environments."""
+    policy, observer = parts(config, s)
+
+    def noise(keys: Key) -> Tensor:
+        return torch.vmap(lambda k: policy.head.noise(k, config.num_envs))(keys)
+
+    def choose(policy_input: Plain, noise: Tree) -> tuple[Plain, Tensor]:
+        outputs, _ = policy.actor_critic(s["params"], policy_input)
+        action = policy.head.sample(outputs, noise, policy_input.get("action_mask"))
+        return {"outputs": outputs, "action": action}, policy.head.to_environment(action)
+
+    def observe(stats: Plain, outcome: rollout.StepOutcome) -> tuple[Plain, Plain, Plain]:
+        # into the statistics first, then normalised: the input of the next row and next_input
+        # of this one are equal where no episode ended
+        row: Plain = {}
+        if observer.normalized and config.normalize_update == "step":
+            stats = observer.update(stats, outcome.observation)
+        elif observer.normalized:
+            row["seen"] = observer.features(outcome.observation)["observation"]
+        row |= {
+            "next_input": observer.apply(stats, outcome.next_observation),
+            "reward": outcome.reward,
+            "terminated": outcome.terminated,
+            "truncated": outcome.truncated,
+        }
+        return stats, observer.apply(stats, outcome.observation), row
+
+    return Agent(noise=noise, see=observer.apply, choose=choose, observe=observe)
+
+
 def collect(
     config: CollectConfig, env: Environment, executor: control.Executor, s: Plain, key: Key
 ) -> tuple[Plain, Plain, Plain]:
@@ -52,62 +86,9 @@ def collect(
     Returns:
         the state after, the experience, and the metrics of completed episodes.
     """
-    policy, observer = parts(config, s)
-    step = rollout.step_batch(env)
     keys = rollout.rollout_keys(key, config.num_steps, config.num_envs)
-    noise = torch.vmap(lambda k: policy.head.noise(k, config.num_envs))(keys.action)
-    resets = rollout.reset_batch(env, keys.reset)
-    params, first_stats = s["params"], s["observation_stats"]
-
-    def body(carry: Tree, x: Tree) -> tuple[Tree, Plain]:
-        env_state, policy_input, stats = carry
-        noise, step_key, reset = x
-        outputs, action, sent = choose(policy, params, policy_input, noise)
-        env_state, outcome = step(env_state, sent, step_key, reset)
-        row = observe(config, observer, stats, outcome)
-        row |= {"input": policy_input, "outputs": outputs, "action": action}
-        stats, policy_input = row.pop("stats"), row.pop("policy_input")
-        row["observation"] = outcome.observation
-        return (env_state, policy_input, stats), row
-
-    start = (s["env_state"], observer.apply(first_stats, s["observation"]), first_stats)
-    (env_state, _, stats), rows = executor.scan(body, start, (noise, keys.step, resets))
-    last = tree.index(rows.pop("observation"), -1)
-    s = s | {"env_state": env_state, "observation": last, "observation_stats": stats}
-    return finish(config, policy, observer, s, rows)
-
-
-def choose(
-    policy: Policy, params: Plain, policy_input: Plain, noise: Tensor
-) -> tuple[Any, Tensor, Tensor]:
-    """Return the outputs of the policy, the raw action, and what the environment gets."""
-    outputs, _ = policy.actor_critic(params, policy_input)
-    action = policy.head.sample(outputs, noise, policy_input.get("action_mask"))
-    return outputs, action, policy.head.to_environment(action)
-
-
-def observe(
-    config: CollectConfig, observer: Observer, stats: Plain, outcome: rollout.StepOutcome
-) -> Plain:
-    """Return the row of a step, with the next policy input and the statistics that made it.
-
-    The step's observations enter the statistics first and are normalised then, so the input of
-    the next row and ``next_input`` of this one are equal where no episode ended.
-    """
-    row: Plain = {}
-    if observer.normalized:
-        if config.normalize_update == "step":
-            stats = observer.update(stats, outcome.observation)
-        else:
-            row["seen"] = observer.features(outcome.observation)["observation"]
-    return row | {
-        "stats": stats,
-        "policy_input": observer.apply(stats, outcome.observation),
-        "next_input": observer.apply(stats, outcome.next_observation),
-        "reward": outcome.reward,
-        "terminated": outcome.terminated,
-        "truncated": outcome.truncated,
-    }
+    s, rows = interact.in_pure(make_agent(config, s), env, executor, s, keys)
+    return finish(config, s, rows)
 
 
 def collect_from_host(
@@ -115,65 +96,25 @@ def collect_from_host(
 ) -> tuple[Plain, Plain, Plain]:
     """Run a population's policies in one host environment, member by member.
 
-    Every leaf of state, key and results has a leading member axis. The actions of all members are
-    one vmapped call, drawn from the keys that `collect` would draw from.
+    Every leaf of state, key and results has a leading member axis. The actions are drawn from the
+    keys that `collect` would draw from.
     """
-    members, envs = key.shape[0], config.num_envs
-    if host.num_envs != members * envs:
-        raise ConfigError(
-            f"{host.name} has {host.num_envs} environments, expected {members * envs}: "
-            f"{members} members with num_envs = {envs} each"
-        )
-    fixed = {name: s[name] for name in ("params", "spec", "hparams")}
 
-    def act_noise(fixed: Plain, key: Key) -> Tensor:
-        policy, _ = parts(config, fixed)
-        keys = rollout.rollout_keys(key, config.num_steps, envs).action
-        return torch.vmap(lambda k: policy.head.noise(k, envs))(keys)
+    def action_keys(key: Key) -> Key:
+        return rollout.rollout_keys(key, config.num_steps, config.num_envs).action
 
-    def act(fixed: Plain, policy_input: Plain, noise: Tensor) -> Any:
-        policy, _ = parts(config, fixed)
-        return choose(policy, fixed["params"], policy_input, noise)
+    def update_stats(s: Plain, stats: Plain, observation: Tree) -> Plain:
+        return parts(config, s)[1].update(stats, observation)
 
-    def see_first(s: Plain, observation: Tree) -> Plain:
-        _, observer = parts(config, s)
-        stats = s["observation_stats"]
-        fresh = s["num_env_steps"] == 0
-        stats = tree.where(fresh, observer.update(stats, observation), stats) if stats else stats
-        return {"stats": stats, "policy_input": observer.apply(stats, observation)}
-
-    def observe_one(fixed: Plain, stats: Plain, outcome: rollout.StepOutcome) -> Plain:
-        return observe(config, parts(config, fixed)[1], stats, outcome)
-
-    def by_member(value: Tree) -> Tree:
-        return tree.map(lambda leaf: leaf.unflatten(0, (members, envs)), rollout.plain(value))
-
-    act_all, observe_all = torch.vmap(act), torch.vmap(observe_one)
-    noise = torch.vmap(act_noise)(fixed, key)
-    seen = torch.vmap(see_first)(s, by_member(host.observation))
-    stats, policy_input = seen["stats"], seen["policy_input"]
-    rows = []
-    for step_noise in noise.unbind(1):
-        outputs, action, sent = act_all(fixed, policy_input, step_noise)
-        *taken, mask = host.step(sent.flatten(0, 1))
-        outcome = rollout.StepOutcome(*(by_member(field) for field in taken))
-        row = observe_all(fixed, stats, outcome)
-        row |= {"input": policy_input, "outputs": outputs, "action": action}
-        stats, policy_input = row.pop("stats"), row.pop("policy_input")
-        rows.append(row | {"mask": by_member(mask)})
-    s = s | {"observation": by_member(host.observation), "observation_stats": stats}
-
-    def finish_one(s: Plain, rows: Plain) -> tuple[Plain, Plain, Plain]:
-        return finish(config, *parts(config, s), s, rows)
-
-    stacked = tree.map(lambda leaf: leaf.transpose(0, 1), tree.stack(rows))
-    return torch.vmap(finish_one)(s, stacked)
+    make = partial(make_agent, config)
+    s, rows = interact.in_host(make, update_stats, host, s, torch.vmap(action_keys)(key))
+    return torch.vmap(partial(finish, config))(s, rows)
 
 
-def finish(
-    config: CollectConfig, policy: Policy, observer: Observer, s: Plain, rows: Plain
-) -> tuple[Plain, Plain, Plain]:
+def finish(config: CollectConfig, s: Plain, rows: Plain) -> tuple[Plain, Plain, Plain]:
     """Score the actions, account for the episodes, scale the rewards."""
+    policy, _ = parts(config, s)
+    rows = {name: value for name, value in rows.items() if name != "observation"}
     outputs, action_mask = rows.pop("outputs"), rows["input"].get("action_mask")
     rows["log_prob"] = policy.head.log_prob(outputs, rows["action"], action_mask)
     if "seen" in rows:
