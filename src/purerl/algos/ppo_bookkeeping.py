@@ -38,7 +38,8 @@ def scheduled(config: Config, s: Plain, name: str, step: Tensor) -> Tensor:
     if config.schedule_unit == "gradient_step":
         per_update = config.num_epochs * config.num_minibatches
         count, num_updates = count * per_update + step, num_updates * per_update
-    share = ((count + config.schedule_offset) / num_updates).to(torch.float64).clamp(max=1.0)
+    # an integer divided by an integer would be rounded to float32
+    share = ((count + config.schedule_offset).to(torch.float64) / num_updates).clamp(max=1.0)
     return hp[name] + (hp[f"{name}_end"] - hp[name]) * share
 
 
