@@ -73,3 +73,38 @@ def trajectories(
         follows = ~(terminated | truncated)[:-1]
         next_value[:-1] = torch.where(follows, value[1:], next_value[:-1])
     return Trajectory(reward, value, next_value, terminated, truncated)
+
+
+@st.composite
+def real_trajectories(
+    draw: st.DrawFn,
+    dtype: torch.dtype,
+    *,
+    magnitude: float = 1000.0,
+    like: Trajectory | None = None,
+    max_steps: int = MAX_STEPS,
+) -> Trajectory:
+    """Draw a trajectory of floats of a dtype, of given magnitude, or of the shape of another."""
+    if like is None:
+        like = draw(trajectories(max_steps=max_steps))
+    shape, width = like.reward.shape, 32 if dtype is torch.float32 else 64
+    numbers = st.floats(-magnitude, magnitude, width=width, allow_subnormal=False)
+    count = like.reward.numel()
+    fields = (
+        torch.tensor(draw(st.lists(numbers, min_size=count, max_size=count)), dtype=dtype)
+        for _ in range(3)
+    )
+    return Trajectory(*(f.reshape(shape) for f in fields), like.terminated, like.truncated)
+
+
+@st.composite
+def rows(
+    draw: st.DrawFn, *names: str, low: float = -4.0, high: float = 4.0, max_size: int = 12
+) -> tuple[Tensor, ...]:
+    """Draw as many float64 rows ``[B]`` as there are names, B from 1."""
+    count = draw(st.integers(1, max_size))
+    numbers = st.floats(low, high, allow_subnormal=False)
+    return tuple(
+        torch.tensor(draw(st.lists(numbers, min_size=count, max_size=count)), dtype=torch.float64)
+        for _ in names
+    )
