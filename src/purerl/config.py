@@ -46,6 +46,7 @@ class Range:
 
 
 PositiveInt = Annotated[int, Range(1)]
+NonNegativeInt = Annotated[int, Range(0)]
 Positive = Annotated[float, Range(0, math.inf, open_low=True)]
 NonNegative = Annotated[float, Range(0)]
 Fraction = Annotated[float, Range(0, 1)]

@@ -301,21 +301,16 @@ def _prepare(config: Config, s: Plain, params: Plain, experience: Plain) -> Plai
     if config.truncation == "terminal":
         terminated = terminated | truncated
     mask = experience.get("mask")
+    reward, numbers = experience["reward"].to(value.dtype), {n: hp[n] for n in ("gamma", "lmbda")}
+    flags = {"terminated": terminated, "truncated": truncated, "mask": mask}
     advantage, value_target = returns.gae(
-        experience["reward"].to(value.dtype),
-        value,
-        next_value,
-        terminated,
-        truncated,
-        gamma=hp["gamma"],
-        lmbda=hp["lmbda"],
-        mask=mask,
+        reward, value, next_value, **flags, **numbers, differentiable=True
     )
     rows = {name: experience[name] for name in ("input", "action", "log_prob")}
     rows |= {"value": value, "value_target": value_target, "advantage": advantage}
     if mask is not None:
         rows["mask"] = mask
-    rows = tree.map(lambda leaf: leaf.detach().flatten(0, 1), rows)
+    rows = tree.map(lambda leaf: leaf.flatten(0, 1), rows)
     if config.normalize_advantage == "rollout":
         rows["advantage"] = _normalize(config, hp, rows["advantage"], rows.get("mask"))
     return rows
@@ -345,6 +340,7 @@ def _loss(
         clip_epsilon=clip_epsilon,
         dual_clip=hp.get("dual_clip"),
         mask=mask,
+        differentiable=True,
     )
     value_loss, value_metrics = losses.value_loss(
         value,
@@ -354,6 +350,7 @@ def _loss(
         clip_mode=config.value_clip_mode,
         kind=config.value_loss_kind,
         mask=mask,
+        differentiable=True,
     )
     entropy_loss, entropy_metrics = losses.entropy_bonus(
         policy.head.entropy(outputs, action_mask), mask=mask

@@ -23,6 +23,7 @@ def ppo_clip(
     mask: Tensor | None = None,
     weight: Tensor | None = None,
     reduction: Reduction = "mean",
+    differentiable: bool = False,
 ) -> tuple[Tensor, Metrics]:
     """Return PPO's clipped surrogate as a loss.
 
@@ -43,6 +44,8 @@ def ppo_clip(
         mask: bool ``[*B]``.
         weight: ``[*B]``.
         reduction: of the rows; see `purerl.losses`.
+        differentiable: let gradients through what carries none, for derivatives of an update by
+            the numbers that made its advantages and targets.
 
     Returns:
         the loss, and ``approx_kl`` (k3), ``approx_kl_k1``, ``clip_fraction``, ``ratio_mean``,
@@ -61,7 +64,7 @@ def ppo_clip(
     tensor([-2.5000,  3.0000, -1.0000,  1.5000])
     """
     inputs = {"log_prob": log_prob, "old_log_prob": old_log_prob, "advantage": advantage}
-    r = rows(inputs, mask=mask, weight=weight, reduction=reduction)
+    r = rows(inputs, mask=mask, weight=weight, reduction=reduction, differentiable=differentiable)
     log_ratio, advantage = r.live(log_prob) - r.constant(old_log_prob), r.constant(advantage)
     low, high = log_clip_bounds(clip_epsilon, log_ratio)
     gain, loss = torch.minimum(log_ratio, high), torch.maximum(log_ratio, low)

@@ -27,6 +27,8 @@ class Rows(NamedTuple):
     weight: Tensor | None
     reduction: Reduction
     weight_mode: WeightMode
+    differentiable: bool = False
+    """Whether what is held constant lets gradients through, for derivatives of whole updates."""
 
     def live(self, tensor: Tensor, num_dims: int = 0) -> Tensor:
         """Return ``[..., *B, ...]`` in the dtype of computation, 0 on masked rows.
@@ -40,8 +42,8 @@ class Rows(NamedTuple):
         return _scrub(tensor, self.mask.reshape(self.mask.shape + (1,) * num_dims))
 
     def constant(self, tensor: Tensor) -> Tensor:
-        """Return `live` without gradient."""
-        return self.live(tensor.detach())
+        """Return `live` without gradient, unless asked for."""
+        return self.live(tensor if self.differentiable else tensor.detach())
 
     def events(self, name: str, tensor: Tensor, num_dims: int = 1) -> Tensor:
         """Return `live` of several numbers a row, ``[*B, A]`` or with more axes."""
@@ -56,10 +58,10 @@ class Rows(NamedTuple):
         return self.live(tensor, num_dims)
 
     def scalar(self, name: str, value: Scalar) -> Tensor:
-        """Return a number or 0-d tensor in the dtype of computation, without gradient."""
+        """Return a number or 0-d tensor in the dtype of computation, without gradient as above."""
         if isinstance(value, Tensor):
             check.shape(name, value)
-            value = value.detach()
+            value = value if self.differentiable else value.detach()
         return numerics.scalar_like(value, self.example)
 
     def reduce(self, loss: Tensor) -> Tensor:
@@ -82,7 +84,7 @@ class Rows(NamedTuple):
 
     def per_row(self, metric: Tensor) -> Tensor:
         """Return a metric ``[*B]`` as it leaves, 0 on masked rows, without gradient."""
-        return self.constant(metric).to(self.result_dtype)
+        return self.live(metric.detach()).to(self.result_dtype)
 
     def _require(self, name: str, tensor: Tensor, form: str, batch: torch.Size) -> None:
         check.floating(**{name: tensor})
@@ -101,6 +103,7 @@ def rows(
     weight: Tensor | None = None,
     reduction: Reduction = "mean",
     weight_mode: WeightMode = "mean",
+    differentiable: bool = False,
 ) -> Rows:
     """Check the arguments of a loss by name and return its `Rows`.
 
@@ -111,6 +114,7 @@ def rows(
         weight: floating ``[*B]``.
         reduction: see `numerics.reduce`.
         weight_mode: see `numerics.reduce`.
+        differentiable: whether `Rows.constant` and `Rows.scalar` let gradients through.
 
     Raises:
         ShapeError: a shape or dtype differs, or there is no row.
@@ -128,7 +132,7 @@ def rows(
         weight = weight.detach().to(dtype)
         weight = weight if mask is None else _scrub(weight, mask)
     example = first.detach().to(dtype)
-    return Rows(name, example, result, mask, weight, reduction, weight_mode)
+    return Rows(name, example, result, mask, weight, reduction, weight_mode, differentiable)
 
 
 def event_rows(

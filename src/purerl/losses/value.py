@@ -27,6 +27,7 @@ def value_loss(
     mask: Tensor | None = None,
     weight: Tensor | None = None,
     reduction: Reduction = "mean",
+    differentiable: bool = False,
 ) -> tuple[Tensor, Metrics]:
     """Return the critic's regression loss, plain or clipped around the old value.
 
@@ -45,6 +46,8 @@ def value_loss(
         mask: bool ``[*B]``.
         weight: ``[*B]``.
         reduction: of the rows; see `purerl.losses`.
+        differentiable: let gradients through what carries none, for derivatives of an update by
+            the numbers that made its advantages and targets.
 
     Returns:
         the loss, and ``value_clip_fraction``, the share of rows with abs(V − V_old) > c.
@@ -63,7 +66,7 @@ def value_loss(
     inputs = {"value": value, "value_target": value_target}
     if old_value is not None:
         inputs["old_value"] = old_value
-    r = rows(inputs, mask=mask, weight=weight, reduction=reduction)
+    r = rows(inputs, mask=mask, weight=weight, reduction=reduction, differentiable=differentiable)
     value, value_target = r.live(value), r.constant(value_target)
     loss = numerics.distance(value, value_target, kind)
     if clip_mode is None and clip_epsilon is None:
