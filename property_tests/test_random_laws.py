@@ -51,6 +51,8 @@ def test_law_38_children_are_distinct(seed: int, num: int, data: int) -> None:
     # as in JAX, fold_in(key, i) is child i of a split: two names for one family
     children = [key, *random.split(key, num)]
     assert len({tuple(child.tolist()) for child in children}) == len(children)
+    cousins = random.split(children[1], num)
+    assert not any(torch.equal(cousins[0], child) for child in children)
     folded = [random.fold_in(key, (data + i) % 2**32) for i in range(3)]
     assert len({tuple(child.tolist()) for child in [key, *folded]}) == 4
 
