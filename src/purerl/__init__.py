@@ -1,6 +1,7 @@
 """Reinforcement learning as pure functions in PyTorch."""
 
 from . import config as config
+from . import conformance as conformance
 from . import control as control
 from . import distributions as distributions
 from . import envs as envs

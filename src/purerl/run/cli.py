@@ -1,4 +1,4 @@
-"""The command ``purerl``: train, plot, envs."""
+"""The command ``purerl``: train, plot, envs, conformance."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from typing import NoReturn
 import torch
 
 from .. import envs, random
+from ..conformance import command as conformance
 from ..errors import ConfigError, PurerlError, did_you_mean
 from . import directory as run_directory
 from . import report
@@ -32,6 +33,8 @@ purerl: reinforcement learning as pure functions in PyTorch
   purerl train ppo --help               every option, with the defaults of --env and --preset
   purerl plot DIR... [--output PATH]    learning curves of one or several runs
   purerl envs                           the environments
+  purerl conformance MODULE:FUNCTION --kind gae
+                                        is your own function right, and if not, what is wrong
   purerl --version
 """
 
@@ -63,6 +66,7 @@ def _dispatch(arguments: list[str]) -> int:
         "train": _train,
         "plot": _plot,
         "envs": _envs,
+        "conformance": conformance.main,
     }
     name = arguments[0] if arguments else "--help"
     if name in ("-h", "--help", "help"):

@@ -8,6 +8,8 @@ from __future__ import annotations
 from .estimators import GAE as GAE
 from .estimators import N_STEP as N_STEP
 from .estimators import REWARD_TO_GO as REWARD_TO_GO
+from .estimators import TD0 as TD0
+from .estimators import TD1 as TD1
 from .estimators import TD_LAMBDA as TD_LAMBDA
 from .estimators import VTRACE as VTRACE
 from .mistake import Mistake as Mistake

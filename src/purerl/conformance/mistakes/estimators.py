@@ -74,7 +74,7 @@ def _gae(rule: Callable[[Steps], tuple[Tensor, Tensor]]) -> Callable[..., Any]:
     ) -> returns.Advantage:
         del mask, differentiable
         fields = (reward, value, next_value, terminated, truncated)
-        rolling = [torch.as_tensor(n).to(reward.dtype).expand_as(reward) for n in (gamma, lmbda)]
+        rolling = [torch.as_tensor(n, dtype=reward.dtype).expand_as(reward) for n in (gamma, lmbda)]
         x = Steps(*(field.movedim(dim, 0) for field in (*fields, *rolling)))
         advantage = backward(*rule(x), carry).movedim(0, dim)
         return returns.Advantage(advantage, advantage + value)
@@ -172,20 +172,55 @@ GAE += (
 )
 
 
-def _lambda_return_of_done(
-    reward: Tensor, next_value: Tensor, terminated: Tensor, truncated: Tensor, **options: Any
-) -> Tensor:
-    return returns.td_lambda(reward, next_value, terminated | truncated, truncated, **options)
-
-
 def _lambda_return_uncut(
     reward: Tensor, next_value: Tensor, terminated: Tensor, truncated: Tensor, **options: Any
 ) -> Tensor:
     return returns.td_lambda(reward, next_value, terminated, torch.zeros_like(truncated), **options)
 
 
+def _of_done(right: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    def target(
+        reward: Tensor, next_value: Tensor, terminated: Tensor, truncated: Tensor, **options: Any
+    ) -> Tensor:
+        return right(reward, next_value, terminated | truncated, truncated, **options)
+
+    return target
+
+
+def _unmasked(
+    reward: Tensor,
+    next_value: Tensor,
+    terminated: Tensor,
+    truncated: Tensor | None = None,
+    *,
+    gamma: Scalar = 0.99,
+    **options: Any,
+) -> Tensor:
+    del terminated, truncated, options
+    return reward + gamma * next_value
+
+
+def _multiplied_target(
+    reward: Tensor,
+    next_value: Tensor,
+    terminated: Tensor,
+    truncated: Tensor | None = None,
+    *,
+    gamma: Scalar = 0.99,
+    **options: Any,
+) -> Tensor:
+    del truncated, options
+    return reward + gamma * next_value * (~terminated).to(reward.dtype)
+
+
+TD0 = (
+    Mistake("M01", "truncation treated as termination", _of_done(returns.td0)),
+    Mistake("M07", "the value after a termination is not masked", _unmasked),
+    Mistake("M08", "masking by multiplication, which lets NaN through", _multiplied_target),
+)
+TD1 = (Mistake("M01", "truncation treated as termination", _of_done(returns.td1)),)
 TD_LAMBDA = (
-    Mistake("M04", "truncation treated as termination", _lambda_return_of_done),
+    Mistake("M04", "truncation treated as termination", _of_done(returns.td_lambda)),
     Mistake("M03", "the trace runs through truncations", _lambda_return_uncut),
 )
 
@@ -216,13 +251,7 @@ def _gamma_once(
 N_STEP = (
     Mistake("M15", "the window crosses the end of an episode", _window_across_the_end),
     Mistake("M16", "the bootstrap is discounted by gamma, not gamma to the n", _gamma_once),
-    Mistake(
-        "M01",
-        "truncation treated as termination",
-        lambda reward, next_value, terminated, truncated, **options: returns.n_step(
-            reward, next_value, terminated | truncated, truncated, **options
-        ),
-    ),
+    Mistake("M01", "truncation treated as termination", _of_done(returns.n_step)),
 )
 
 
@@ -267,6 +296,22 @@ def _reads_the_next_trajectory(
     return right._replace(advantage=advantage)
 
 
+def _vtrace_multiplied(*inputs: Tensor, **given: Any) -> returns.VTrace:
+    """Let NaN through as products by 0 do: a row is NaN where its bootstrap is, or a later one."""
+    names = ("log_prob", "behavior_log_prob", "reward", "value", "next_value", "terminated")
+    given |= dict(zip((*names, "truncated"), inputs, strict=False))
+    leak = (0.0 * given["next_value"]).flip(0).cumsum(0).flip(0)
+    given["reward"] = given["reward"] + leak
+    return returns.vtrace(**given)
+
+
+def _vtrace_of_done(*inputs: Tensor, **given: Any) -> returns.VTrace:
+    names = ("log_prob", "behavior_log_prob", "reward", "value", "next_value")
+    given |= dict(zip((*names, "terminated", "truncated"), inputs, strict=False))
+    given["terminated"] = given["terminated"] | given["truncated"]
+    return returns.vtrace(**given)
+
+
 VTRACE = (
     Mistake("M13", "the advantage reads the next trajectory", _reads_the_next_trajectory),
     Mistake(
@@ -279,17 +324,6 @@ VTRACE = (
     Mistake(
         "M01",
         "truncation treated as termination",
-        lambda log_prob, behavior, reward, value, next_value, terminated, truncated, **options: (
-            returns.vtrace(
-                log_prob,
-                behavior,
-                reward,
-                value,
-                next_value,
-                terminated | truncated,
-                truncated,
-                **options,
-            )
-        ),
+        _vtrace_of_done,
     ),
 )

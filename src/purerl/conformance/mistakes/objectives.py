@@ -48,6 +48,11 @@ def _right(ratio: Tensor, clipped: Tensor, advantage: Tensor) -> Tensor:
     return torch.minimum(ratio * advantage, clipped * advantage)
 
 
+def _blind(ratio: Tensor, clipped: Tensor, advantage: Tensor, dual: float | None) -> Tensor:
+    rows = _dual(torch.fmin(ratio * advantage, clipped * advantage), advantage, dual, advantage < 0)
+    return torch.where(rows.isnan(), torch.zeros_like(rows), rows)
+
+
 PPO_CLIP = (
     Mistake(
         "M19",
@@ -82,14 +87,7 @@ PPO_CLIP = (
     Mistake(
         "M23",
         "a minimum that ignores NaN hides it",
-        _clip(
-            lambda ratio, clipped, a, _epsilon, dual: _dual(
-                torch.fmin(torch.fmin(ratio * a, clipped * a), torch.full_like(a, torch.inf)),
-                a,
-                dual,
-                a < 0,
-            ).nan_to_num(nan=0.0)
-        ),
+        _clip(lambda ratio, clipped, a, _epsilon, dual: _blind(ratio, clipped, a, dual)),
     ),
 )
 
@@ -108,8 +106,9 @@ def _unbiased_of_one(
     advantage: Tensor, *, mask: Tensor | None = None, epsilon: Scalar = 1e-8, **options: Any
 ) -> Tensor:
     del mask
-    ddof = options.get("ddof", 1)
-    return (advantage - advantage.mean()) / (advantage.std(correction=ddof) + epsilon)
+    squares = (advantage - advantage.mean()).square().sum()
+    deviation = (squares / (advantage.numel() - options.get("ddof", 1))).sqrt()
+    return (advantage - advantage.mean()) / (deviation + epsilon)
 
 
 NORMALIZE_ADVANTAGE = (
