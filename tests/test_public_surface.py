@@ -13,6 +13,7 @@ LIST = Path(__file__).with_name("public_surface.txt")
 MODULES = [
     "check",
     "config",
+    "conformance",
     "control",
     "distributions",
     "envs",
