@@ -13,7 +13,7 @@ LAYER = {
     **dict.fromkeys(["errors", "types", "check"], 0),
     **dict.fromkeys(["random", "tree", "numerics", "control", "recurrence", "config"], 1),
     **dict.fromkeys(["returns", "distributions", "losses"], 2),
-    **dict.fromkeys(["optim", "networks", "normalize", "envs"], 3),
+    **dict.fromkeys(["optim", "networks", "normalize", "envs", "replay"], 3),
     **dict.fromkeys(["rollout", "algos"], 4),
     "run": 5,
     "conformance": 2.5,  # the kit for other people's code needs formulas only

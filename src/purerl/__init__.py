@@ -13,6 +13,7 @@ from . import numerics as numerics
 from . import optim as optim
 from . import random as random
 from . import recurrence as recurrence
+from . import replay as replay
 from . import returns as returns
 from . import rollout as rollout
 from . import run as run

@@ -22,7 +22,7 @@ class EnvError(PurerlError, RuntimeError):
     """An environment broke its contract, crashed or died."""
 
 
-class BufferError(PurerlError, RuntimeError):  # noqa: A001 - the field's name for it
+class BufferError(PurerlError, RuntimeError):
     """A replay buffer was used before it could answer, or after it was donated."""
 
 
