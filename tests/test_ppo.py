@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from functools import partial
 
 import pytest
@@ -111,6 +112,32 @@ def test_own_transitions_teach_as_the_rollout_does() -> None:
     assert abs(float(metrics["stat", "ratio_mean"]) - 1.0) < 0.05
     with pytest.raises(ShapeError, match="the batch has no log_prob"):
         prl.ppo.update(SMALL, state, {k: v for k, v in rows[0].items() if k != "log_prob"})
+
+
+def test_masked_rows_of_own_transitions_may_hold_anything() -> None:
+    config = dataclasses.replace(SMALL, normalize_observation=True, normalize_reward=True)
+    state = prl.ppo.init(config, ENV, prl.random.key(0))
+    keys = prl.random.split(prl.random.key(4), 5)
+    shape = (config.num_steps, config.num_envs)
+    rows = {
+        "observation": prl.random.normal(keys[0], (*shape, 4)),
+        "action": prl.random.randint(keys[1], shape, 0, 2),
+        "log_prob": -prl.random.uniform(keys[2], shape),
+        "reward": prl.random.normal(keys[3], shape),
+        "terminated": torch.zeros(shape, dtype=torch.bool),
+        "truncated": torch.zeros(shape, dtype=torch.bool),
+        "next_observation": prl.random.normal(keys[4], (*shape, 4)),
+        "mask": torch.ones(shape, dtype=torch.bool),
+    }
+    rows["mask"][3, 1] = rows["mask"][7, 2] = False
+    garbage = {name: value.clone() for name, value in rows.items()}
+    for name in ("observation", "log_prob", "reward", "next_observation"):
+        garbage[name][~rows["mask"]] = torch.nan
+    expected, _ = prl.ppo.update(config, state, rows)
+    found, metrics = prl.ppo.update(config, state, garbage)
+    assert prl.tree.equal(found, expected)
+    assert int(metrics["fault", "nonfinite_updates"]) == 0
+    assert not prl.tree.equal(found.params, state.params)
 
 
 def test_a_configuration_reports_every_problem_at_once() -> None:

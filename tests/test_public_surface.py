@@ -31,6 +31,8 @@ MODULES = [
     "tree",
     "types",
     "algos/ppo",
+    "algos/sac",
+    "replay",
 ]
 
 

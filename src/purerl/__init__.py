@@ -19,5 +19,6 @@ from . import rollout as rollout
 from . import run as run
 from . import tree as tree
 from .algos import ppo as ppo
+from .algos import sac as sac
 
 __version__ = "0.1.0.dev0"

@@ -87,19 +87,27 @@ class Observer(NamedTuple):
         stats = normalize.init(like.shape, device=like.device)
         return stats if observation is None else self.update(stats, observation)
 
-    def update(self, stats: Stats, observation: Tree) -> Stats:
-        """Return statistics that also know the observations ``[B, …]``."""
+    def update(self, stats: Stats, observation: Tree, mask: Tensor | None = None) -> Stats:
+        """Return statistics that also know the observations ``[*B, …]``, but for masked ones."""
         if not self.normalized:
             return stats
-        return normalize.update(stats, self.features(observation)["observation"])
+        return normalize.update(stats, self.features(observation)["observation"], mask=mask)
 
-    def apply(self, stats: Stats, observation: Tree) -> Input:
-        """Return the policy input of observations ``[*B, …]`` under frozen statistics."""
+    def apply(self, stats: Stats, observation: Tree, mask: Tensor | None = None) -> Input:
+        """Return the policy input of observations ``[*B, …]`` under frozen statistics.
+
+        Masked rows become 0: behind a network a mask comes too late, as its gradient multiplies
+        a 0 by what the row holds.
+        """
         policy_input = self.features(observation)
-        if not self.normalized:
+        if self.normalized:
+            normal = normalize.apply(stats, policy_input["observation"], clip=self.clip)
+            policy_input |= {"observation": normal}
+        if mask is None:
             return policy_input
-        normal = normalize.apply(stats, policy_input["observation"], clip=self.clip)
-        return policy_input | {"observation": normal}
+        features = policy_input["observation"]
+        scrubbed = tree.where(mask, features, tree.map(torch.zeros_like, features))
+        return policy_input | {"observation": scrubbed}
 
 
 def observation_spec(space: spaces.Space[Any]) -> Tree:

@@ -103,7 +103,7 @@ def in_host(
         EnvError: an environment failed.
     """
     members, envs = s["episode"]["return_"].shape
-    _require_environments(host, members, envs)
+    require_environments(host, members, envs)
     fixed = {name: s[name] for name in ("params", "spec", "hparams", "num_env_steps")}
 
     def see_first(s: Plain, observation: Tree) -> Plain:
@@ -112,29 +112,32 @@ def in_host(
         stats = tree.where(fresh, update_stats(s, stats, observation), stats) if stats else stats
         return {"stats": stats, "policy_input": make_agent(s).see(stats, observation)}
 
-    def by_member(value: Tree) -> Tree:
-        return tree.map(lambda leaf: leaf.unflatten(0, (members, envs)), rollout.plain(value))
-
     choose = torch.vmap(lambda s, policy_input, noise: make_agent(s).choose(policy_input, noise))
     observe = torch.vmap(lambda s, stats, outcome: make_agent(s).observe(stats, outcome))
     noise = torch.vmap(lambda s, keys: make_agent(s).noise(keys))(fixed, action_keys)
-    seen = torch.vmap(see_first)(s, by_member(host.observation))
+    seen = torch.vmap(see_first)(s, by_member(host.observation, members))
     stats, policy_input = seen["stats"], seen["policy_input"]
     rows = []
     leaves, rebuild = tree.flatten(noise)
     for step_leaves in zip(*(leaf.unbind(1) for leaf in leaves), strict=True):
         chosen, sent = choose(fixed, policy_input, rebuild(step_leaves))
         *taken, mask = host.step(sent.flatten(0, 1))
-        outcome = rollout.StepOutcome(*(by_member(field) for field in taken))
+        outcome = rollout.StepOutcome(*(by_member(field, members) for field in taken))
         stats, after, row = observe(fixed, stats, outcome)
         row |= chosen | {"input": policy_input, "observation": outcome.observation}
-        rows.append(row | {"mask": by_member(mask)})
+        rows.append(row | {"mask": by_member(mask, members)})
         policy_input = after
-    s = s | {"observation": by_member(host.observation), "observation_stats": stats}
+    s = s | {"observation": by_member(host.observation, members), "observation_stats": stats}
     return s, tree.map(lambda leaf: leaf.transpose(0, 1), tree.stack(rows))
 
 
-def _require_environments(host: HostEnvironment, members: int, envs: int) -> None:
+def by_member(value: Tree, members: int) -> Tree:
+    """Return leaves ``[members · B, …]`` as ``[members, B, …]``."""
+    return tree.map(lambda leaf: leaf.unflatten(0, (members, -1)), rollout.plain(value))
+
+
+def require_environments(host: HostEnvironment, members: int, envs: int) -> None:
+    """Raise `ConfigError` unless a host has ``envs`` environments for each member."""
     if host.num_envs != members * envs:
         raise ConfigError(
             f"{host.name} has {host.num_envs} environments, expected {members * envs}: "

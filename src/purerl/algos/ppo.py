@@ -211,13 +211,12 @@ def update(
     rows = require_transitions(batch)
     key, _, learn_key = collect_keys(s["key"])
     _, observer = parts(config, s)
-    seen = s["observation_stats"]
-    rows["input"] = observer.apply(seen, rows.pop("observation"))
-    after = rows.pop("next_observation")
-    rows["next_input"] = observer.apply(seen, after)
+    seen, mask, after = s["observation_stats"], rows.get("mask"), rows.pop("next_observation")
+    rows["input"] = observer.apply(seen, rows.pop("observation"), mask)
+    rows["next_input"] = observer.apply(seen, after, mask)
     s, experience, episode = account(config, s, rows)
     s, metrics = _learn(config, executor, s, experience, learn_key)
-    s["observation_stats"] = observer.update(seen, after)
+    s["observation_stats"] = observer.update(seen, after, mask)
     metrics |= {"episode": episode}
     return _pack({**s, "key": key}), tree.from_dict(metrics)
 
