@@ -20,7 +20,7 @@ def example_rows(example: Tree) -> Plain:
     Raises:
         ConfigError: it holds anything but tensors, or none.
     """
-    rows = nested(example, "example")
+    rows = tree.to_dict(nested(example, "example"))
     leaves = tree.leaves(rows)
     for path, leaf in zip(tree.paths(rows), leaves, strict=True):
         if not isinstance(leaf, Tensor):
@@ -31,7 +31,9 @@ def example_rows(example: Tree) -> Plain:
 
 
 def nested(value: Tree, name: str) -> Plain:
-    """Return a TensorDict, TensorClass or dict as nested plain dicts."""
+    """Return a TensorDict, TensorClass or dict as a dict."""
+    if isinstance(value, dict):
+        return value
     if not hasattr(value, "items"):
         raise ShapeError(f"{name} is a {type(value).__name__}, expected a TensorDict or dict")
     return tree.to_dict(value)
@@ -43,8 +45,8 @@ def batch_rows(layout: Layout, batch: Tree) -> tuple[Plain, int]:
     Raises:
         ShapeError: a leaf is missing, unknown, or of another shape, dtype or device.
     """
-    leads: dict[str, tuple[int, ...]] = {}
-    rows = _flat(nested(batch, "batch"), layout.example, "batch", leads)
+    leads: dict[str, torch.Size] = {}
+    rows = _flat(batch, layout.example, "batch", leads)
     (first, lead), *others = leads.items()
     for path, other in others:
         if other != lead:
@@ -61,10 +63,11 @@ def batch_rows(layout: Layout, batch: Tree) -> tuple[Plain, int]:
     return rows, count
 
 
-def _flat(batch: Any, example: Plain, path: str, leads: dict[str, tuple[int, ...]]) -> Plain:
-    """Return the rows of a nested dict, and write the leading shape of each leaf to ``leads``."""
+def _flat(batch: Any, example: Plain, path: str, leads: dict[str, torch.Size]) -> Plain:
+    """Return the rows of a nested batch, and write the leading shape of each leaf to ``leads``."""
+    batch = nested(batch, path)
     require_names(batch, example, path)
-    rows = {}
+    rows: Plain = {}
     for name, wanted in example.items():
         where, found = f"{path}.{name}", batch[name]
         if isinstance(wanted, dict):
@@ -75,17 +78,14 @@ def _flat(batch: Any, example: Plain, path: str, leads: dict[str, tuple[int, ...
         if split < 0 or found.shape[split:] != wanted.shape:
             row = ", ".join(map(str, ("...", *wanted.shape)))
             raise ShapeError(f"{where} has shape {list(found.shape)}, expected [{row}]")
-        leads[where] = lead = tuple(found.shape[:split])
-        rows[name] = found.detach().reshape(math.prod(lead), *wanted.shape)
+        leads[where] = lead = found.shape[:split]
+        found = found.detach()
+        rows[name] = found if split == 1 else found.reshape(math.prod(lead), *wanted.shape)
     return rows
 
 
-def require_names(found: Any, wanted: Plain, path: str) -> None:
+def require_names(found: Plain, wanted: Plain, path: str) -> None:
     """Raise `ShapeError` naming an entry that is missing or unknown."""
-    if not isinstance(found, dict):
-        raise ShapeError(
-            f"{path} is a {type(found).__name__}, expected entries {', '.join(wanted)}"
-        )
     if found.keys() == wanted.keys():
         return
     for name in wanted:

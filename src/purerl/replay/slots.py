@@ -39,10 +39,12 @@ def put(slots: Slots, leaf: Tensor, rows: Tensor) -> None:
     if isinstance(slots.start, Tensor):
         leaf.index_put_((slots.numbers(),), rows)
         return
-    before_end = min(slots.num_rows, slots.capacity - slots.start)
-    leaf[slots.start : slots.start + before_end].copy_(rows[:before_end])
-    if before_end < slots.num_rows:
-        leaf[: slots.num_rows - before_end].copy_(rows[before_end:])
+    over = slots.start + slots.num_rows - slots.capacity
+    if over <= 0:
+        leaf.narrow(0, slots.start, slots.num_rows).copy_(rows)
+        return
+    leaf[slots.start :].copy_(rows[:-over])
+    leaf[:over].copy_(rows[-over:])
 
 
 def take(leaf: Tensor, index: Tensor) -> Tensor:

@@ -114,13 +114,14 @@ def find(nodes: Tensor, capacity: int, mass: Tensor) -> Tensor:
         int64 ``[B]``; 0 in a tree of zeros.
     """
     node = torch.zeros_like(mass, dtype=torch.int64)
+    mass = mass.unsqueeze(1)
     for level in reversed(levels(capacity)):
         children = level.of(nodes).index_select(0, node)
         running = children.cumsum(1)
-        passed = (running <= mass.unsqueeze(1)).sum(1)
-        last_positive = (running < running[:, -1:]).sum(1)
-        child = torch.minimum(passed, last_positive)
-        before = (running - children).gather(1, child.unsqueeze(1)).squeeze(1)
+        exceeds = torch.searchsorted(running, mass, right=True)
+        last_positive = torch.searchsorted(running, running[:, -1:].contiguous())
+        child = torch.minimum(exceeds, last_positive)
+        before = (running - children).gather(1, child)
         mass = (mass - before).clamp(min=0)
-        node = node * _CHILDREN + child
+        node = node * _CHILDREN + child.squeeze(1)
     return node
