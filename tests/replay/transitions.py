@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from torch import Tensor
 
 from purerl import random, tree
 
@@ -40,6 +39,14 @@ def transitions(count: int, *, start: int = 0, seed: int = 0, ends: float = 0.2)
     }
 
 
+def environments(count: int, num_envs: int, *, start: int = 0, seed: int = 0) -> Rows:
+    """Return ``count`` steps of environments, ``[count, num_envs, …]``."""
+    columns = [
+        transitions(count, start=start, seed=100 * seed + e, ends=0.3) for e in range(num_envs)
+    ]
+    return tree.map(lambda *leaves: torch.stack(leaves, 1), *columns)
+
+
 def joined(parts: list[Rows]) -> Rows:
     """Return rows one after the other."""
     return tree.map(lambda *leaves: torch.cat(leaves), *parts)
@@ -53,7 +60,3 @@ def stored_serials(state: Any) -> list[int]:
     slots = (s["cursor"] - s["num_rows"] + age) % capacity
     found: list[int] = s["storage"]["serial"][slots].tolist()
     return found
-
-
-def same(a: Tensor, b: Tensor) -> bool:
-    return bool(torch.equal(a, b))

@@ -12,7 +12,7 @@ from ..errors import BufferError, ConfigError
 from ..types import Tree
 from . import host
 from .rows import require_column
-from .slots import Slots, after, next_slots, put, steps_after, take
+from .slots import Added, after, next_slots, put, steps_after, take
 from .state import Layout, Plain, Spec
 from .storage import Storage
 
@@ -101,10 +101,11 @@ def _specs(num_final: int, layout: Layout) -> Tree:
     }
 
 
-def _write(num_final: int, layout: Layout, s: Plain, slots: Slots, rows: Plain) -> None:
+def _write(num_final: int, layout: Layout, s: Plain, added: Added) -> None:
     if layout.debug and host.readable():
-        _require_joined(layout, s, rows)
-    contents, successor = s["storage"], rows[_NEXT]
+        _require_joined(layout, s, added.rows)
+    contents, rows, slots = s["storage"], added.kept, added.slots
+    successor = rows[_NEXT]
     rows = {name: rows[name] for name in contents["rows"]}
     tree.map(partial(put, slots), contents["rows"], rows)
     done = rows["terminated"] | rows["truncated"]

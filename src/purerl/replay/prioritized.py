@@ -17,7 +17,8 @@ from ..errors import BufferError, ConfigError
 from ..types import Key
 from . import host, sum_tree
 from .ring import Buffer
-from .sampler import Added, Sampler, nothing
+from .sampler import Sampler, nothing
+from .slots import Added
 from .state import Info, Layout, Plain, Spec, plain
 
 Normalize = Literal["buffer", "batch"]

@@ -14,7 +14,7 @@ from ..errors import BufferError, ConfigError, ShapeError
 from ..types import Tree
 from . import host
 from .rows import batch_rows, field, nested, require_like, require_names
-from .slots import Slots
+from .slots import Added
 from .state import Layout, Plain
 from .storage import Storage, allocate
 
@@ -110,13 +110,12 @@ def _row(found: Any, example: Plain, path: str) -> Plain:
     return row
 
 
-def _write(layout: Layout, s: Plain, slots: Slots, rows: list[Plain]) -> None:
+def _write(layout: Layout, s: Plain, added: Added) -> None:
     stored: list[Plain] = s["storage"]
-    for slot, row in zip(slots.numbers().tolist(), rows, strict=True):
-        if slot < len(stored):
-            stored[slot] = row
-        else:
-            stored.append(row)
+    for slot, row in zip(added.slots.numbers().tolist(), added.kept, strict=True):
+        while len(stored) <= slot:
+            stored.append({})
+        stored[slot] = row
 
 
 def _read(

@@ -13,8 +13,8 @@ from ..errors import BufferError, ConfigError
 from ..types import Key, Tree
 from . import host, rows
 from .n_step import Transform
-from .sampler import Added, Sampler
-from .slots import next_slots
+from .sampler import Sampler
+from .slots import Added, next_slots
 from .state import Info, Layout, Plain, Spec, like, pack, plain
 from .storage import Storage, tensor_storage
 from .uniform import uniform
@@ -93,8 +93,9 @@ class Buffer:
         slots = next_slots(layout, s, count - skipped, skip=skipped)
         mask = rows.field(kept, "mask") if "mask" in layout.example else None
         # first the sampler, which may have to look at rows that are about to go
-        self.sampler.add(layout, s, Added(given, count, mask, slots))
-        self.storage.write(layout, s, slots, kept)
+        added = Added(given, count, kept, mask, slots)
+        self.sampler.add(layout, s, added)
+        self.storage.write(layout, s, added)
         cursor = (s["cursor"] + count) % layout.capacity
         return like(state, _written(s, cursor, (s["num_rows"] + count).clamp(max=layout.capacity)))
 
@@ -207,9 +208,8 @@ class Buffer:
         s = plain(state)
         self._require_current(s)
         if copy:
-            return s | {
-                name: self.storage.copy(s[name]) for name in ("storage", "index", "written")
-            }
+            memory = {name: s[name] for name in ("storage", "index", "written")}
+            return s | self.storage.copy(memory)
         if self.storage.read_only:
             raise BufferError("the ring is read-only, expected memmap_storage(mode='read_write')")
         host.require_own_memory(s["written"])

@@ -3,27 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from torch import Tensor
 
 from ..errors import ConfigError
 from ..types import Key, Tree
 from .rows import any_ring
-from .slots import Slots
+from .slots import Added
 from .state import Info, Layout, Plain
-
-
-class Added(NamedTuple):
-    """Rows on their way into a ring, before they are written."""
-
-    rows: Any
-    """All that were given, also those that later ones of the same batch overwrite."""
-    num_rows: int
-    mask: Tensor | None
-    """bool ``[slots.num_rows]``, False where one is no transition."""
-    slots: Slots
-    """Of the rows that are kept."""
 
 
 def nothing(layout: Layout) -> Plain:

@@ -12,8 +12,8 @@ from ..errors import BufferError, ConfigError
 from ..types import Key
 from . import host
 from .rows import field, require_column
-from .sampler import Added, Sampler
-from .slots import after, next_slots, put, steps_after, take, uniform_slots
+from .sampler import Sampler
+from .slots import Added, after, next_slots, put, steps_after, take, uniform_slots
 from .state import Info, Layout, Plain, Spec
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -25,6 +25,20 @@ class Slots(NamedTuple):
     def numbers(self) -> Tensor:
         """Return the slots, int64 ``[num_rows]``."""
         return (self.start + torch.arange(self.num_rows, device=self.device)) % self.capacity
+
+
+class Added(NamedTuple):
+    """Rows on their way into a ring."""
+
+    rows: Any
+    """All that were given."""
+    num_rows: int
+    kept: Any
+    """Those that no later one of the same batch overwrites."""
+    mask: Tensor | None
+    """bool, False where a kept row is no transition."""
+    slots: Slots
+    """Of the kept rows."""
 
 
 def next_slots(layout: Layout, s: Plain, count: int, *, skip: int = 0) -> Slots:

@@ -14,7 +14,7 @@ from ..errors import BufferError
 from ..types import Tree
 from . import host
 from .rows import any_ring, batch_rows
-from .slots import Slots, put, take
+from .slots import Added, put, take
 from .state import Layout, Plain, Spec
 
 
@@ -36,8 +36,8 @@ class Storage(NamedTuple):
     """What it needs for its rows."""
     rows: Callable[[Layout, Tree], tuple[Any, int]]
     """``(layout, batch) -> (rows, how many)``, checked against the example."""
-    write: Callable[[Layout, Plain, Slots, Any], None]
-    """``(layout, s, slots, rows)``, in place."""
+    write: Callable[[Layout, Plain, Added], None]
+    """``(layout, s before, added)``: write to ``s["storage"]`` in place."""
     read: Read
     check: Callable[[Layout], None] = any_ring
     """Raise `ConfigError` if it cannot work on this ring."""
@@ -77,9 +77,9 @@ def row_specs(layout: Layout) -> Tree:
     return tree.map(lambda leaf: Spec((layout.capacity, *leaf.shape), leaf.dtype), layout.example)
 
 
-def write_rows(layout: Layout, s: Plain, slots: Slots, rows: Plain) -> None:
+def write_rows(layout: Layout, s: Plain, added: Added) -> None:
     """Write rows of tensors, one write a leaf."""
-    tree.map(partial(put, slots), s["storage"], rows)
+    tree.map(partial(put, added.slots), s["storage"], added.kept)
 
 
 def read_rows(
