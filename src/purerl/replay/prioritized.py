@@ -165,19 +165,30 @@ def _add(layout: Layout, s: Plain, added: Added) -> None:
 
 
 def _update(layout: Layout, s: Plain, index: Tensor, priority: Tensor) -> Plain:
-    # every entry of a slot takes the value of the last one, so that the order of writes within
-    # a kernel does not matter
-    order = index.argsort(stable=True)
-    last = torch.searchsorted(index[order], index, right=True) - 1
-    priority = priority.to(torch.float64)[order[last]]
+    slot, order = _last_of_each(index)
+    priority = priority.to(torch.float64)[order]
     sensible = (priority > 0) & (priority < math.inf)
-    stored = (index >= 0) & (index < s["num_rows"])
+    stored = (slot >= 0) & (slot < s["num_rows"])
     priority = torch.where(sensible & stored, priority, 0.0)
-    _set(layout, s, index, priority)
+    _set(layout, s, slot, priority)
     if "largest_priority" not in s["sampler"]:
         return s
     largest = torch.maximum(s["sampler"]["largest_priority"], priority.amax())
     return s | {"sampler": {"largest_priority": largest}}
+
+
+def _last_of_each(index: Tensor) -> tuple[Tensor, Tensor]:
+    """Return the sorted slots, and for each of them the last place at which it was given.
+
+    All entries of a slot then carry one value, so the order of writes within a kernel does not
+    matter.
+    """
+    order = index.argsort(stable=True)
+    slot = index[order]
+    place = torch.arange(len(slot), device=slot.device)
+    is_last = torch.cat([slot[1:] != slot[:-1], torch.ones_like(slot[:1], dtype=torch.bool)])
+    last = torch.where(is_last, place, len(slot)).flip(0).cummin(0).values.flip(0)
+    return slot, order[last]
 
 
 def _set(layout: Layout, s: Plain, slot: Tensor, priority: Tensor) -> None:

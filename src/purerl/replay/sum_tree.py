@@ -119,7 +119,7 @@ def find(nodes: Tensor, capacity: int, mass: Tensor) -> Tensor:
         children = level.of(nodes).index_select(0, node)
         running = children.cumsum(1)
         exceeds = torch.searchsorted(running, mass, right=True)
-        last_positive = torch.searchsorted(running, running[:, -1:].contiguous())
+        last_positive = torch.searchsorted(running, running.amax(1, keepdim=True))
         child = torch.minimum(exceeds, last_positive)
         before = (running - children).gather(1, child)
         mass = (mass - before).clamp(min=0)
