@@ -16,6 +16,7 @@ from tensordict import TensorDict
 from torch import Tensor
 
 import purerl as prl
+from purerl.algos.policy import action_spec, make_policy
 from purerl.errors import ConfigError, EnvError
 
 CONFIG = prl.ppo.Config(num_envs=8, num_steps=16, num_epochs=2, num_minibatches=2)
@@ -214,3 +215,23 @@ def test_a_space_that_ppo_cannot_use_is_refused_with_the_cure() -> None:
     env = dataclasses.replace(ONE_STEP, action_space=spaces.MultiBinary(3))
     with pytest.raises(ConfigError, match="flatten it with a gymnasium wrapper"):
         prl.ppo.init(CONFIG, env, prl.random.key(0))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    ("space", "draw", "size"),
+    [
+        (spaces.Discrete(3), prl.random.gumbel, 3),
+        (spaces.MultiDiscrete([3, 2]), prl.random.gumbel, 5),
+        (spaces.Box(-1.0, 1.0, (2,)), prl.random.normal, 2),
+    ],
+)
+@pytest.mark.parametrize("continuous", ["normal", "tanh_normal"])
+def test_noise_is_drawn_in_the_precision_of_the_policy(
+    space: spaces.Space[Any], draw: Any, size: int, dtype: Any, continuous: Any
+) -> None:
+    config = dataclasses.replace(CONFIG, dtype=dtype, continuous_policy=continuous)
+    head = make_policy(config, {"action": action_spec(space)}, 4).head
+    key = prl.random.key(0)
+    wanted = draw(key, (5, size), dtype=getattr(torch, dtype))
+    torch.testing.assert_close(head.noise(key, 5), wanted, rtol=0, atol=0)

@@ -133,26 +133,32 @@ def _nvec(heads: Mapping[str, Tensor]) -> tuple[int, ...]:
     return tuple(heads[str(i)].shape[-1] for i in range(len(heads)))
 
 
-def policy_head(spec: Mapping[str, Any], *, continuous: ContinuousPolicy = "normal") -> PolicyHead:
+def policy_head(
+    spec: Mapping[str, Any],
+    *,
+    continuous: ContinuousPolicy = "normal",
+    dtype: torch.dtype = torch.float32,
+) -> PolicyHead:
     """Return the policy head of an action spec.
 
     Args:
         spec: from `action_spec`, as it came or as a leaf of a state.
         continuous: for a box, ``"normal"`` (sampled actions are clipped into the box on their way
             to the environment, and scored unclipped) or ``"tanh_normal"`` (squashed into it).
+        dtype: of the noise.
     """
     ((kind, sizes),) = spec.items()
     if kind == "discrete":
-        return _categorical(int(sizes.shape[-1]))
+        return _categorical(int(sizes.shape[-1]), dtype)
     if kind == "multi_discrete":
-        return _multi_categorical(_nvec(sizes))
+        return _multi_categorical(_nvec(sizes), dtype)
     make = _tanh_normal if continuous == "tanh_normal" else _normal
-    return make(sizes["low"], sizes["high"])
+    return make(sizes["low"], sizes["high"], dtype)
 
 
-def _categorical(num_actions: int) -> PolicyHead:
+def _categorical(num_actions: int, dtype: torch.dtype) -> PolicyHead:
     def noise(key: Key, batch: int) -> Tensor:
-        return random.gumbel(key, (batch, num_actions))
+        return random.gumbel(key, (batch, num_actions), dtype=dtype)
 
     return PolicyHead(
         noise=noise,
@@ -168,9 +174,9 @@ def _categorical(num_actions: int) -> PolicyHead:
     )
 
 
-def _multi_categorical(nvec: tuple[int, ...]) -> PolicyHead:
+def _multi_categorical(nvec: tuple[int, ...], dtype: torch.dtype) -> PolicyHead:
     def noise(key: Key, batch: int) -> Tensor:
-        return random.gumbel(key, (batch, sum(nvec)))
+        return random.gumbel(key, (batch, sum(nvec)), dtype=dtype)
 
     return PolicyHead(
         noise=noise,
@@ -186,14 +192,14 @@ def _multi_categorical(nvec: tuple[int, ...]) -> PolicyHead:
     )
 
 
-def _normal(low: Tensor, high: Tensor) -> PolicyHead:
+def _normal(low: Tensor, high: Tensor, dtype: torch.dtype) -> PolicyHead:
     size = int(low.shape[-1])
 
     def clip(raw: Tensor) -> Tensor:
         return torch.minimum(torch.maximum(raw, low.to(raw.dtype)), high.to(raw.dtype))
 
     return PolicyHead(
-        noise=lambda key, batch: random.normal(key, (batch, size)),
+        noise=lambda key, batch: random.normal(key, (batch, size), dtype=dtype),
         sample=lambda outputs, noise, _mask: outputs[0] + outputs[1] * noise,
         mode=lambda outputs, _mask: outputs[0],
         log_prob=lambda outputs, raw, _mask: distributions.independent(
@@ -206,8 +212,8 @@ def _normal(low: Tensor, high: Tensor) -> PolicyHead:
     )
 
 
-def _tanh_normal(low: Tensor, high: Tensor) -> PolicyHead:
-    return _normal(low, high)._replace(
+def _tanh_normal(low: Tensor, high: Tensor, dtype: torch.dtype) -> PolicyHead:
+    return _normal(low, high, dtype)._replace(
         log_prob=lambda outputs, raw, _mask: distributions.tanh_normal_log_prob(raw, *outputs),
         to_environment=lambda raw: distributions.tanh_normal_action(
             raw, low.to(raw.dtype), high.to(raw.dtype)
@@ -256,5 +262,5 @@ def make_policy(config: NetworkConfig, spec: Mapping[str, Any], observation_size
             output = gaussian.apply(params["scale"], output)
         return output, value
 
-    head = policy_head(action, continuous=config.continuous_policy)
+    head = policy_head(action, continuous=config.continuous_policy, dtype=dtype)
     return Policy(init=init, actor_critic=actor_critic, head=head)
