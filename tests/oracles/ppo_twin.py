@@ -110,7 +110,7 @@ def collect(c: Settings, twin: Twin, key: Array) -> tuple[Twin, Rollout]:
         physics, time = carry
         action_key, env_key = jax.random.split(key)
         log_probs = actor(twin.params, shown(physics))
-        noise = jax.random.gumbel(action_key, log_probs.shape, jnp.float32)
+        noise = jax.random.gumbel(action_key, log_probs.shape, c.dtype)
         action = jnp.argmax(log_probs + noise, -1)
         reset_keys = jax.vmap(jax.random.split)(jax.random.split(env_key, c.num_envs))[:, 1]
         after, terminated = jax.vmap(dynamics)(physics, action)
