@@ -32,6 +32,15 @@ def equations_as_they_stand(app, what, name, obj, options, lines):
     lines[:] = result
 
 
+def only_our_own(app, what, name, obj, skip, options):
+    """Leave out what tensordict puts into every `TensorClass`, whose pages are its own."""
+    module = getattr(obj, "__module__", None) or getattr(
+        getattr(obj, "fget", None), "__module__", ""
+    )
+    return True if str(module).startswith(("tensordict", "torch")) else skip
+
+
 def setup(app):
-    """Register the hook, to run before napoleon's."""
+    """Register the hooks, the first to run before napoleon's."""
+    app.connect("autodoc-skip-member", only_our_own)
     app.connect("autodoc-process-docstring", equations_as_they_stand, priority=100)

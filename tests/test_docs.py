@@ -35,3 +35,14 @@ def test_the_report_that_the_page_shows_is_the_real_one() -> None:
     names = {"reward": "rewards", "value": "values", "next_value": "next_values", "lmbda": "lam"}
     report = conformance.check_gae(own_functions.cut_gae, arguments=names)
     assert str(report) in (DOCS / "conformance.md").read_text()
+
+
+def test_the_examples_of_the_guide_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    blocks = re.findall(r"```python\n(.*?)```", (DOCS / "guide.md").read_text(), re.DOTALL)
+    assert len(blocks) >= 9
+    # a module of its own, since a TensorClass looks its caller's module up
+    exec(compile("\n".join(blocks), "guide.md", "exec"), {"__name__": "guide"})
+    assert capsys.readouterr().out

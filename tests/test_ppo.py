@@ -114,6 +114,18 @@ def test_own_transitions_teach_as_the_rollout_does() -> None:
         prl.ppo.update(SMALL, state, {k: v for k, v in rows[0].items() if k != "log_prob"})
 
 
+def test_a_state_of_the_wrong_kind_is_told_the_cure() -> None:
+    host = prl.envs.gymnasium("CartPole-v1", num_envs=4)
+    states = population(SMALL, ENV, 2)
+    with pytest.raises(ConfigError, match="call host_train_step"):
+        prl.ppo.train_step(SMALL, host, states[0])  # type: ignore[arg-type]  # the point
+    with pytest.raises(ShapeError, match=r"batch size \[2\], expected a solo state"):
+        prl.ppo.train_step(SMALL, ENV, states)
+    with pytest.raises(ShapeError, match=r"of one solo state by state\[None\]"):
+        prl.ppo.host_train_step(SMALL, host, states[0])
+    host.close()
+
+
 def test_masked_rows_of_own_transitions_may_hold_anything() -> None:
     config = dataclasses.replace(SMALL, normalize_observation=True, normalize_reward=True)
     state = prl.ppo.init(config, ENV, prl.random.key(0))

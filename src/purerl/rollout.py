@@ -151,7 +151,9 @@ def episode_update(
         mask: bool ``[T, B]``, False for rows that are no transition.
 
     Returns:
-        the statistics, and ``return_mean``, ``length_mean`` (NaN if none) and ``count``, 0-d.
+        the statistics, and, 0-d, ``return_mean`` and ``length_mean`` of the episodes that this
+        rollout completed (NaN if none), their ``count``, and ``recent_return_mean`` of the last
+        100 completed ones, whenever that was.
     """
     reward = reward.to(episode["return_"].dtype)
     real = torch.ones_like(reward) if mask is None else mask.to(reward.dtype)
@@ -172,6 +174,7 @@ def episode_update(
         "return_mean": torch.where(done, return_, 0.0).sum() / count,
         "length_mean": torch.where(done, length, 0.0).sum() / count,
         "count": count,
+        "recent_return_mean": recent_return_mean(updated),
     }
     return updated, metrics
 

@@ -110,6 +110,15 @@ def test_a_fault_is_an_error_that_names_the_environment(
         run()
 
 
+def test_observations_outside_their_bounds_may_be_counted_instead() -> None:
+    vector = SyncVectorEnv([lambda: Counter("outside")], autoreset_mode=AutoresetMode.SAME_STEP)
+    host = envs.gymnasium(vector, bounds="count")
+    host.reset([1])
+    steps = [host.step(torch.zeros(1, dtype=torch.int64)) for _ in range(40)]
+    assert host.outside_observations == 1
+    assert 101.0 in [float(step.observation) for step in steps]
+
+
 def test_a_stored_observation_keeps_its_value_when_the_environment_moves_on() -> None:
     host = host_of(AutoresetMode.SAME_STEP, "")
     first = host.reset([0])

@@ -196,6 +196,29 @@ def test_a_failure_carries_what_was_reached_and_the_logs_are_whole(
     assert [json.loads(line)["env_steps"] for line in lines] == [8, 16]
 
 
+def test_a_failed_evaluation_does_not_cost_what_was_learned(tmp_path: Path) -> None:
+    def broken(num_envs: int) -> prl.envs.HostEnvironment:
+        raise EnvError("no screen")
+
+    host = prl.envs.gymnasium("CartPole-v1", num_envs=2)
+    result = run.train(
+        counting,
+        COUNTING,
+        host,
+        key=KEY,
+        total_steps=8,
+        evaluate_episodes=1,
+        make_env=broken,
+        directory=tmp_path / "run",
+        progress=False,
+    )
+    host.close()
+    assert str(result.evaluation_error) == "no screen"
+    assert result.evaluation is None
+    assert result.state is not None
+    assert (tmp_path / "run" / "summary.json").exists()
+
+
 def test_a_host_run_steps_all_seeds_in_one_environment() -> None:
     host = prl.envs.gymnasium("CartPole-v1", num_envs=6)
     result = run.train(

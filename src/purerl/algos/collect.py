@@ -15,7 +15,7 @@ from torch import Tensor
 
 from .. import control, normalize, random, rollout, tree
 from ..envs import Environment, HostEnvironment
-from ..errors import ShapeError
+from ..errors import ConfigError, ShapeError
 from ..types import Key, Tree
 from . import interact
 from .inputs import Observer, ObserverConfig, make_observer
@@ -153,6 +153,29 @@ def collect_keys(key: Key) -> tuple[Key, Key, Key]:
     """Return ``key, collect_key, learn_key = split(key, 3)``."""
     key, collect_key, learn_key = random.split(key, 3).unbind(0)
     return key, collect_key, learn_key
+
+
+def require_solo(state: Any, env: Any = None) -> None:
+    """Raise an error with the cure unless a state is solo and the environment a pure one."""
+    if isinstance(env, HostEnvironment):
+        raise ConfigError(
+            f"{env.name} is a host environment, which lives outside of the state: call "
+            "host_train_step, with the states of a vmapped init"
+        )
+    if state.key.ndim != 1:
+        raise ShapeError(
+            f"the state has batch size {list(state.batch_size)}, expected a solo state: map over "
+            "a population by torch.vmap, or take member i as states[i]"
+        )
+
+
+def require_population(states: Any) -> None:
+    """Raise an error with the cure unless states have one member axis."""
+    if states.key.ndim != 2:
+        raise ShapeError(
+            f"the state has batch size {list(states.batch_size)}, expected [num_members]: make "
+            "states by torch.vmap(init), or of one solo state by state[None]"
+        )
 
 
 _TRANSITION = (

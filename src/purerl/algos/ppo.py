@@ -27,6 +27,8 @@ from .collect import (
     collect_from_host,
     collect_keys,
     parts,
+    require_population,
+    require_solo,
     require_transitions,
     reward_stats_init,
 )
@@ -179,6 +181,7 @@ def train_step(
         the next state, and metrics as nested 0-d tensors: ``loss``, ``stat``, ``opt``, ``episode``
         and ``fault``.
     """
+    require_solo(state, env)
     s = tree.to_dict(state)
     key, collect_key, learn_key = collect_keys(s["key"])
     s, experience, episode = executor.call(partial(collect, config, env, executor), s, collect_key)
@@ -207,6 +210,7 @@ def update(
     Raises:
         ShapeError: a field is missing, or its leading axes are unlike those of the reward.
     """
+    require_solo(state)
     s = tree.to_dict(state)
     rows = require_transitions(batch)
     key, _, learn_key = collect_keys(s["key"])
@@ -240,6 +244,7 @@ def host_train_step(
         ConfigError: the number of environments does not fit.
         EnvError: an environment failed.
     """
+    require_population(states)
     s = tree.to_dict(states)
     key, collect_key, learn_key = torch.vmap(collect_keys)(s["key"])
     s, experience, episode = collect_from_host(config, host, s, collect_key)

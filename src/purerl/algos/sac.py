@@ -23,7 +23,7 @@ from ..config import hparams
 from ..envs import Environment, HostEnvironment
 from ..types import Key, Tree
 from . import interact
-from .collect import collect_keys
+from .collect import collect_keys, require_population, require_solo
 from .inputs import observation_spec
 from .policy import action_spec
 from .sac_bookkeeping import make_buffer, make_optimizer, require_batch, summarize
@@ -189,6 +189,7 @@ def train_step(
         the next state, and metrics as nested 0-d tensors: ``loss``, ``stat``, ``opt``, ``episode``
         and ``fault``.
     """
+    require_solo(state, env)
     s = tree.to_dict(state)
     key, collect_key, learn_key = collect_keys(s["key"])
     keys = rollout.rollout_keys(collect_key, config.num_steps, config.num_envs)
@@ -220,6 +221,7 @@ def host_train_step(
         ConfigError: the number of environments does not fit.
         EnvError: an environment failed.
     """
+    require_population(states)
     s = tree.to_dict(states)
     key, collect_key, learn_key = torch.vmap(collect_keys)(s["key"])
     interact.require_environments(host, key.shape[0], config.num_envs)
@@ -261,6 +263,7 @@ def update(
     Raises:
         ShapeError: a field is missing, or its leading axis is unlike that of the reward.
     """
+    require_solo(state)
     s = tree.to_dict(state)
     rows = require_batch(batch)
     key, _, learn_key = collect_keys(s["key"])

@@ -21,11 +21,12 @@ from gymnasium import spaces
 from gymnasium.vector import AsyncVectorEnv, AutoresetMode, VectorEnv
 from torch import Tensor
 
-from .. import random, tree
+from .. import check, random, tree
 from ..errors import ConfigError, EnvError, did_you_mean
 from ..types import Key, Tree
 
 ActionMode: TypeAlias = Literal["clip", "tanh_scale", "none"]
+BoundsMode: TypeAlias = Literal["error", "count"]
 
 
 class HostStep(NamedTuple):
@@ -48,6 +49,8 @@ class HostEnvironment:
         action_mode: what happens to a Box action on its way in: ``"clip"`` into the box,
             ``"tanh_scale"`` from [−1, 1] onto the box, ``"none"``.
         timeout: seconds that environments in processes of their own may take for one step.
+        bounds: an observation outside the bounds that its space declares is an ``"error"``, or
+            passes as it is and is counted in ``outside_observations`` (LunarLander leaves its own).
 
     Raises:
         EnvError: the vector environment does not say how it resets.
@@ -59,6 +62,7 @@ class HostEnvironment:
         name: str,
         action_mode: ActionMode = "clip",
         timeout: float = 60.0,
+        bounds: BoundsMode = "error",
     ) -> None:
         mode = vector_env.metadata.get("autoreset_mode")
         if not isinstance(mode, AutoresetMode):
@@ -68,7 +72,8 @@ class HostEnvironment:
         self.num_envs: int = vector_env.num_envs
         self.observation_space: spaces.Space[Any] = vector_env.single_observation_space
         self.action_space: spaces.Space[Any] = vector_env.single_action_space
-        self.clipped_actions = 0
+        self.clipped_actions = self.outside_observations = 0
+        self._strict = check.option("bounds", bounds, ("error", "count")) == "error"
         self._env, self._mode, self._action_mode = vector_env, mode, action_mode
         self._timeout = timeout
         self._observation: Tree | None = None
@@ -238,11 +243,12 @@ def _observations(host: HostEnvironment, space: spaces.Space[Any], found: Any) -
         host._require_finite("observation", array.reshape(len(array), -1))
     if isinstance(space, spaces.Box):
         outside = ((array < space.low) | (array > space.high)).reshape(len(array), -1).any(1)
-        if outside.any():
+        host.outside_observations += int(outside.sum())
+        if outside.any() and host._strict:
             index = int(outside.argmax())
             raise EnvError(
                 f"{host.name}: observation {array[index]} is outside {space}, "
-                f"environment {index}, step {host._number}"
+                f"environment {index}, step {host._number}; bounds='count' lets such pass"
             )
     return torch.from_numpy(array)
 
@@ -284,6 +290,7 @@ def gymnasium(
     vectorization: Literal["sync", "async"] = "sync",
     action_mode: ActionMode = "clip",
     timeout: float = 60.0,
+    bounds: BoundsMode = "error",
 ) -> HostEnvironment:
     """Return a gymnasium environment, by its id or as a vector environment, as a host environment.
 
@@ -294,6 +301,7 @@ def gymnasium(
         vectorization: ``"sync"`` in this process, ``"async"`` in a process each.
         action_mode: see `HostEnvironment`.
         timeout: see `HostEnvironment`.
+        bounds: see `HostEnvironment`.
 
     Raises:
         ConfigError: the id is not registered.
@@ -303,7 +311,7 @@ def gymnasium(
     torch.Size([2, 4])
     """
     if isinstance(env, VectorEnv):
-        return HostEnvironment(env, type(env).__name__, action_mode, timeout)
+        return HostEnvironment(env, type(env).__name__, action_mode, timeout, bounds)
     env_id = env
     if ":" not in env_id and env_id not in gym.registry:
         raise ConfigError(f"unknown environment {env_id}{did_you_mean(env_id, gym.registry)}")
@@ -316,7 +324,7 @@ def gymnasium(
         vector: Any = AsyncVectorEnv(makers, autoreset_mode=autoreset_mode)
     else:
         vector = gym.vector.SyncVectorEnv(makers, autoreset_mode=autoreset_mode)
-    return HostEnvironment(vector, env_id, action_mode, timeout)
+    return HostEnvironment(vector, env_id, action_mode, timeout, bounds)
 
 
 def environment_seeds(key: Key, num_envs: int) -> list[int]:

@@ -89,6 +89,8 @@ def _train(arguments: list[str]) -> int:
     print()
     report.show(result)
     print(f"files in {result.directory}{os.sep}")
+    if result.evaluation_error is not None:
+        return _fail(f"the evaluation failed: {result.evaluation_error}", 1)
     return 130 if interrupted() else 0
 
 

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from .. import random, rollout
-from ..errors import ConfigError
+from ..errors import ConfigError, EnvError
 from ..types import Key
 from .evaluate import EvaluateResult
 from .history import History, flat_metrics
@@ -80,6 +80,7 @@ class Loop:
     bar: Progress
     timings: Timings
     history: History = field(default_factory=History)
+    evaluation_error: EnvError | None = None
 
     def run(self, states: Any) -> tuple[Any, EvaluateResult | None]:
         """Return the last states and the last evaluation."""
@@ -91,7 +92,7 @@ class Loop:
             last = number == self.plan.num_updates or (self.stop is not None and self.stop())
             if self.evaluator is not None and (last or self.evaluator.due(self.plan, number)):
                 with self.timings.span("evaluate"):
-                    evaluated = self._evaluate(self.evaluator, states, number)
+                    evaluated = self._evaluated(self.evaluator, states, number)
             with self.timings.span("log"):
                 self.sinks.write(self.history.env_steps[-1], self.history.latest)
                 self.bar.update(number, _mean(self.history.latest[RECENT_RETURN]))
@@ -105,6 +106,14 @@ class Loop:
         if self.evaluator is not None:  # a constant set of names, so that a table has columns
             row |= dict.fromkeys(_EVALUATION, torch.full_like(recent, math.nan))
         return row
+
+    def _evaluated(self, evaluator: Evaluator, states: Any, number: int) -> EvaluateResult | None:
+        """Return an evaluation, or None if its environments failed: what was learned is kept."""
+        try:
+            return self._evaluate(evaluator, states, number)
+        except EnvError as error:
+            self.evaluation_error = error
+            return None
 
     def _evaluate(self, evaluator: Evaluator, states: Any, number: int) -> EvaluateResult:
         evaluated = evaluator.play(states, random.fold_in(evaluator.key, number))

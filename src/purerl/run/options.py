@@ -116,7 +116,7 @@ def make_host(env_id: str, num_envs: int) -> envs.HostEnvironment:
         EnvError: it is, but cannot be made here, such as for want of a package.
     """
     try:
-        return envs.gymnasium(env_id, num_envs)
+        return envs.gymnasium(env_id, num_envs, bounds="count")
     except PurerlError:
         raise
     except Exception as error:

@@ -15,7 +15,7 @@ from torch import Tensor
 
 from .. import random, rollout
 from ..envs import Environment, HostEnvironment, environment_seeds
-from ..errors import ConfigError
+from ..errors import ConfigError, EnvError
 from ..types import Key
 from . import directory as run_directory
 from . import report
@@ -52,6 +52,8 @@ class Result:
     """What was to be done, with the number of steps rounded to whole train steps."""
     evaluated: EvaluateResult | None = None
     """Every episode of the last evaluation."""
+    evaluation_error: EnvError | None = None
+    """What an environment of the last evaluation that failed had to say."""
 
 
 def train(
@@ -75,7 +77,9 @@ def train(
 
         states = vmap(init)(split(key, num_seeds));   states, metrics = vmap(train_step)(states)
 
-    Member i of a pure environment's run equals the run of ``split(key, num_seeds)[i]`` alone.
+    Member i of a pure environment's run is the run of ``split(key, num_seeds)[i]`` alone: bit for
+    bit until a network's products round differently in a batch, and then as two roundings of one
+    program part, slowly at first and wholly after thousands of steps.
 
     Args:
         algorithm: a module such as ``purerl.ppo``.
@@ -100,8 +104,10 @@ def train(
     Raises:
         ConfigError: a count out of range, a host environment of the wrong size, or evaluation in
             a host environment without ``make_env``.
-        EnvError: an environment failed. Like any exception that ends a run, it carries a note
-            with the steps done and the returns so far, and all that was logged is on disk.
+        EnvError: an environment failed in training. Like any exception that ends a run, it
+            carries a note with the steps done and the returns so far, and all that was logged is
+            on disk. A failed evaluation is told in ``evaluation_error`` of the result instead, as
+            what was learned is worth keeping.
     """
     plan = make_plan(algorithm, config, env, num_seeds=num_seeds, total_steps=total_steps)
     timings = Timings()
@@ -137,6 +143,7 @@ def train(
         timings=timings.until_now(),
         plan=plan,
         evaluated=evaluated,
+        evaluation_error=loop.evaluation_error,
     )
     if folder is not None:
         run_directory.write_summary(folder, report.summary(result))
