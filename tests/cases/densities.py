@@ -2,32 +2,37 @@
 
 from __future__ import annotations
 
-import torch
-from tests.cases.tensors import Inputs, Results, gradient, optional_flag, real
+from tests.cases.tensors import Inputs, Results, gradient, integer, optional_flag, real
 
-from purerl import distributions
+import purerl as prl
 
 
 def distribution_tanh_normal(inputs: Inputs) -> Results:
+    loc = real(inputs, "loc")
+    results: Results = {"mode": prl.distributions.tanh_normal_mode(loc)}
+    if "pre_tanh" not in inputs:
+        return results
     pre_tanh = real(inputs, "pre_tanh", leaf=True)
-    loc, scale = real(inputs, "loc"), real(inputs, "scale")
-    results: Results = {"mode": distributions.tanh_normal_mode(loc)}
     # a flat list is a batch of one-dimensional actions
-    u = pre_tanh if pre_tanh.ndim > 1 else pre_tanh.unsqueeze(-1)
-    loc, scale = loc.expand_as(u), scale.expand_as(u)
-    log_prob = distributions.tanh_normal_log_prob(u, loc, scale)
-    action = distributions.tanh_normal_action(pre_tanh)
+    flat = pre_tanh.ndim == 1
+    u = pre_tanh.unsqueeze(-1) if flat else pre_tanh
+    loc, scale = (
+        (x.unsqueeze(-1) if flat and x.ndim else x).expand_as(u)
+        for x in (loc, real(inputs, "scale"))
+    )
+    log_prob = prl.distributions.tanh_normal_log_prob(u, loc, scale)
+    base = prl.distributions.normal_log_prob(u, loc, scale)
     results |= {
         "log_prob": log_prob,
         "grad_pre_tanh": gradient(log_prob.sum(), pre_tanh),
-        "base_log_prob": distributions.independent(distributions.normal_log_prob(u, loc, scale)),
-        "action": action,
+        "base_log_prob": prl.distributions.independent(base),
+        "action": prl.distributions.tanh_normal_action(pre_tanh),
     }
     if "low" in inputs:
         low, high = real(inputs, "low"), real(inputs, "high")
-        scaled = distributions.tanh_normal_action(u, low, high)
+        scaled = prl.distributions.tanh_normal_action(u, low, high)
         results["action_env"] = scaled.reshape(pre_tanh.shape)
-        results["log_prob_env"] = distributions.tanh_normal_log_prob(
+        results["log_prob_env"] = prl.distributions.tanh_normal_log_prob(
             u, loc, scale, low=low, high=high, density="env"
         )
     return results
@@ -35,33 +40,39 @@ def distribution_tanh_normal(inputs: Inputs) -> Results:
 
 def distribution_normal(inputs: Inputs) -> Results:
     loc, scale = real(inputs, "loc"), real(inputs, "scale")
-    entropy = distributions.independent(distributions.normal_entropy(scale.expand_as(loc)))
+    wide = scale.expand_as(loc) if loc.ndim >= scale.ndim else scale
+    entropy = prl.distributions.independent(prl.distributions.normal_entropy(wide))
     results: Results = {"entropy": entropy}
     if "action" in inputs:
         action = real(inputs, "action")
-        log_prob = distributions.normal_log_prob(action, loc.expand_as(action), scale)
-        results["log_prob"] = distributions.independent(log_prob)
+        # one policy for the whole batch, or one a row
+        log_prob = prl.distributions.normal_log_prob(
+            action, loc.expand_as(action), scale.expand_as(action)
+        )
+        results["log_prob"] = prl.distributions.independent(log_prob)
     if "old_loc" in inputs:
-        kl = distributions.normal_kl(real(inputs, "old_loc"), real(inputs, "old_scale"), loc, scale)
-        results["kl"] = distributions.independent(kl)
+        old_loc, old_scale = real(inputs, "old_loc"), real(inputs, "old_scale").expand_as(loc)
+        kl = prl.distributions.normal_kl(old_loc, old_scale, loc, wide)
+        results["kl"] = prl.distributions.independent(kl)
     return results
 
 
 def distribution_categorical(inputs: Inputs) -> Results:
     mask = optional_flag(inputs, "mask")
-    given = "logits" in inputs
-    logits = real(inputs, "logits", leaf=True) if given else real(inputs, "probs").log()
+    logits = real(inputs, "logits") if "logits" in inputs else real(inputs, "probs").log()
+    logits.requires_grad_()
+    log_probs = prl.distributions.categorical_log_probs(logits, mask)
     results: Results = {
-        "entropy": distributions.categorical_entropy(logits, mask),
-        "log_probs": distributions.categorical_log_probs(logits, mask),
-        "probs": distributions.categorical_log_probs(logits, mask).exp(),
+        "entropy": prl.distributions.categorical_entropy(logits, mask),
+        "log_probs": log_probs,
+        "probs": log_probs.exp(),
     }
     if "action" in inputs:
-        log_prob = distributions.categorical_log_prob(torch.tensor(inputs["action"]), logits, mask)
+        action = integer(inputs, "action")
+        log_prob = prl.distributions.categorical_log_prob(action, logits, mask)
         results["log_prob"] = log_prob
-        if given:
-            results["grad_logits"] = gradient(log_prob.sum(), logits)
+        results["grad_logits"] = gradient(log_prob.sum(), logits)
     if "other_probs" in inputs:
         other = real(inputs, "other_probs").log()
-        results["kl"] = distributions.categorical_kl(logits, other, mask)
+        results["kl"] = prl.distributions.categorical_kl(logits, other, mask)
     return results

@@ -5,96 +5,115 @@ from __future__ import annotations
 from typing import Any
 
 import torch
-from tests.cases.tensors import (
-    Inputs,
-    Results,
-    gradient,
-    optional_flag,
-    real,
-)
+from tests.cases.compare import number
+from tests.cases.tensors import Inputs, Results, gradient, optional_flag, real
 from torch import Tensor
 
-from purerl import distributions, losses, numerics
+import purerl as prl
 
 
 def ppo_loss(inputs: Inputs) -> Results:
     results: Results = {}
-    if "advantage" in inputs and inputs.get("normalize_advantage"):
-        advantage = losses.normalize_advantage(real(inputs, "advantage"))
-        results["normalized_advantage"] = advantage
-    elif "advantage" in inputs:
+    if "advantage" in inputs:
         advantage = real(inputs, "advantage")
-    if "log_prob" in inputs:
-        results |= _surrogate(inputs, advantage)
+        if inputs.get("normalize_advantage"):
+            mask = optional_flag(inputs, "mask", "valid")
+            advantage = prl.losses.normalize_advantage(advantage, mask=mask)
+            results["normalized_advantage"] = advantage
+        if "log_prob" in inputs:
+            results |= _surrogate(inputs, advantage)
     if "value_target" in inputs:
         results |= _value_loss(inputs)
-    if "scale" in inputs:
+    if "scale" in inputs or "entropy" in inputs:
         results |= _entropy_loss(inputs)
     return results
 
 
 def _surrogate(inputs: Inputs, advantage: Tensor) -> Results:
     log_prob, old_log_prob = real(inputs, "log_prob", leaf=True), real(inputs, "old_log_prob")
-    joint, old_joint = log_prob, old_log_prob
-    if log_prob.ndim > advantage.ndim:
-        joint, old_joint = losses.joint_log_prob(joint), losses.joint_log_prob(old_joint)
-    bounds = inputs.get("clip_epsilon", 0.2)
+    joint, old_joint = (_joint(x, advantage) for x in (log_prob, old_log_prob))
+    bounds = number(inputs.get("clip_epsilon", 0.2))
     options: dict[str, Any] = {
         "clip_epsilon": tuple(bounds) if isinstance(bounds, list) else bounds,
         "dual_clip": inputs.get("dual_clip"),
-        "mask": optional_flag(inputs, "mask"),
+        "mask": optional_flag(inputs, "mask", "valid"),
     }
-    loss, _ = losses.ppo_clip(joint, old_joint, advantage, **options)
-    per_sample, _ = losses.ppo_clip(joint, old_joint, advantage, **options, reduction="none")
+    loss, _ = prl.losses.ppo_clip(joint, old_joint, advantage, **options)
+    rows, _ = prl.losses.ppo_clip(joint, old_joint, advantage, **options, reduction="none")
     return {
         "ratio": (joint - old_joint).exp(),
-        "loss_per_sample": per_sample,
+        "loss_per_sample": rows,
+        "loss_per_sample_shape": list(rows.shape),
         "loss_policy": loss,
         "grad_log_prob": gradient(loss, log_prob),
     }
 
 
+def _joint(log_prob: Tensor, rows: Tensor) -> Tensor:
+    """Return the log-probability of whole actions, whose parts lie on the last axis."""
+    return prl.losses.joint_log_prob(log_prob, num_batch_dims=rows.ndim)
+
+
 def _value_loss(inputs: Inputs) -> Results:
     value, clip = real(inputs, "value", leaf=True), inputs.get("clip_value")
-    loss, _ = losses.value_loss(
+    arguments = (
         value,
         real(inputs, "value_target"),
         real(inputs, "old_value") if "old_value" in inputs else None,
-        clip_epsilon=clip,
-        clip_mode=None if clip is None else "max",
     )
-    return {"loss_value": loss, "grad_value": gradient(loss, value)}
+    options: dict[str, Any] = {
+        "clip_epsilon": clip,
+        "clip_mode": None if clip is None else "max",
+        "mask": optional_flag(inputs, "mask", "valid"),
+    }
+    loss, _ = prl.losses.value_loss(*arguments, **options)
+    rows, _ = prl.losses.value_loss(*arguments, **options, reduction="none")
+    return {
+        "loss_value": loss,
+        "loss_value_per_sample": rows,
+        "grad_value": gradient(loss, value),
+    }
 
 
 def _entropy_loss(inputs: Inputs) -> Results:
+    coef = inputs.get("entropy_coef", 1.0)
+    if "scale" not in inputs:
+        return {"loss_entropy": prl.losses.entropy_bonus(real(inputs, "entropy"), coef=coef)[0]}
     log_scale = real(inputs, "scale").log().requires_grad_()
-    entropy = distributions.independent(distributions.normal_entropy(log_scale.exp()))
-    loss, _ = losses.entropy_bonus(entropy, coef=inputs.get("entropy_coef", 1.0))
-    return {"loss_entropy": loss, "grad_log_scale": gradient(loss, log_scale)}
+    entropy = prl.distributions.independent(prl.distributions.normal_entropy(log_scale.exp()))
+    loss, metrics = prl.losses.entropy_bonus(entropy, coef=coef)
+    return {
+        "entropy": metrics["entropy"],
+        "loss_entropy": loss,
+        "grad_log_scale": gradient(loss, log_scale),
+    }
 
 
 def ppo_metrics(inputs: Inputs) -> Results:
-    log_ratio, mask = real(inputs, "log_ratio"), optional_flag(inputs, "mask")
-    effective = losses.effective_sample_size(log_ratio, mask=mask)
+    if "log_ratio" in inputs:
+        log_ratio = real(inputs, "log_ratio")
+    else:
+        log_ratio = real(inputs, "log_prob") - real(inputs, "old_log_prob")
+    mask, bounds = optional_flag(inputs, "mask", "valid"), inputs.get("clip_epsilon", 0.2)
+    bounds = tuple(bounds) if isinstance(bounds, list) else bounds
     return {
-        "approx_kl_k1": losses.approx_kl(log_ratio, kind="k1", mask=mask),
-        "approx_kl_k3": losses.approx_kl(log_ratio, kind="k3", mask=mask),
-        "clip_fraction": losses.clip_fraction(
-            log_ratio, clip_epsilon=inputs.get("clip_epsilon", 0.2), mask=mask
-        ),
-        "ess_fraction": effective / (log_ratio.numel() if mask is None else mask.sum()),
+        "approx_kl_k1": prl.losses.approx_kl(log_ratio, kind="k1", mask=mask),
+        "approx_kl_k3": prl.losses.approx_kl(log_ratio, kind="k3", mask=mask),
+        "clip_fraction": prl.losses.clip_fraction(log_ratio, clip_epsilon=bounds, mask=mask),
+        "ess_fraction": prl.losses.effective_sample_size(log_ratio, mask=mask),
     }
 
 
 def a2c(inputs: Inputs) -> Results:
     log_prob, value = real(inputs, "log_prob", leaf=True), real(inputs, "value", leaf=True)
-    target = real(inputs, "value_target")
-    loss_policy, _ = losses.a2c(log_prob, target - value)
-    loss_value, _ = losses.value_loss(value, target)
+    target, mask = real(inputs, "value_target"), optional_flag(inputs, "mask", "valid")
+    # the value's graph goes in: holding the advantage constant is up to the loss
+    loss_policy, _ = prl.losses.a2c(_joint(log_prob, value), target - value, mask=mask)
+    loss_value, _ = prl.losses.value_loss(value, target, mask=mask)
     total = loss_policy + inputs.get("value_coef", 1.0) * loss_value
     if "entropy" in inputs:
-        entropy = real(inputs, "entropy").expand_as(log_prob)
-        total = total + losses.entropy_bonus(entropy, coef=inputs.get("entropy_coef", 1.0))[0]
+        coef = inputs.get("entropy_coef", 1.0)
+        total = total + prl.losses.entropy_bonus(real(inputs, "entropy"), coef=coef)[0]
     return {
         "advantage": (target - value).detach(),
         "loss_policy": loss_policy,
@@ -107,19 +126,33 @@ def a2c(inputs: Inputs) -> Results:
 
 
 def metrics(inputs: Inputs) -> Results:
+    if "records" in inputs:
+        return {"logged": _logged(inputs["records"])}
     value, target = real(inputs, "value"), real(inputs, "value_target")
-    return {"explained_variance": losses.explained_variance(value, target)}
+    mask = optional_flag(inputs, "mask", "valid")
+    return {"explained_variance": prl.losses.explained_variance(value, target, mask=mask)}
+
+
+def _logged(records: list[Inputs]) -> Results:
+    """Return the mean of each key over the records that have it."""
+
+    def mean(name: str) -> Tensor:
+        mask = torch.tensor([name in record for record in records])
+        values = torch.stack([real(record, name, "nan") for record in records])
+        return prl.numerics.masked_mean(values, mask)
+
+    return {name: mean(name) for name in dict.fromkeys(name for r in records for name in r)}
 
 
 def masked_reduction(inputs: Inputs) -> Results:
-    x = real(inputs, "x")
-    if "mask" in inputs:
-        mask = optional_flag(inputs, "mask")
-        return {"masked_mean": numerics.masked_mean(torch.where(mask, x, torch.nan), mask)}
-    # IQL's actor with advantages of 0 is the plain mean of −log_prob, under both kinds of weights
-    weight, zeros = real(inputs, "weight"), torch.zeros_like(x)
-    normalized, _ = losses.iql_actor(
-        -x, zeros.unsqueeze(0), zeros, weight=weight, weight_mode="normalized"
-    )
-    mean, _ = losses.iql_actor(-x, zeros.unsqueeze(0), zeros, weight=weight)
-    return {"weighted_mean": normalized, "mean_of_weighted": mean}
+    x, mask = real(inputs, "x"), optional_flag(inputs, "mask", "valid")
+    results: Results = {"masked_mean": prl.numerics.masked_mean(x, mask)}
+    if "weight" in inputs:
+        weight = real(inputs, "weight")
+        results |= {
+            "weighted_mean": prl.numerics.reduce(
+                x, mask=mask, weight=weight, weight_mode="normalized"
+            ),
+            "mean_of_weighted": prl.numerics.reduce(x, mask=mask, weight=weight),
+        }
+    return results

@@ -20,26 +20,40 @@ def real(inputs: Inputs, name: str, default: Any = None, *, leaf: bool = False) 
     return value.requires_grad_() if leaf else value
 
 
-def flag(inputs: Inputs, name: str, like: Tensor | None = None) -> Tensor:
+def integer(inputs: Inputs, name: str) -> Tensor:
+    """Return an input as an int64 tensor."""
+    return torch.tensor(inputs[name], dtype=torch.int64)
+
+
+def flag(inputs: Inputs, name: str, like: Tensor) -> Tensor:
     """Return an input as a bool tensor; False everywhere if the case has none."""
     if name not in inputs:
-        assert like is not None
         return torch.zeros_like(like, dtype=torch.bool)
     return torch.tensor(inputs[name], dtype=torch.bool)
 
 
-def optional_flag(inputs: Inputs, name: str) -> Tensor | None:
-    return flag(inputs, name) if name in inputs else None
+def ends(inputs: Inputs, reward: Tensor) -> tuple[Tensor, Tensor]:
+    """Return terminated and truncated; an end of which only ``done`` is known has no value."""
+    terminated, truncated = flag(inputs, "terminated", reward), flag(inputs, "truncated", reward)
+    return terminated | (flag(inputs, "done", reward) & ~truncated), truncated
+
+
+def optional_flag(inputs: Inputs, *names: str) -> Tensor | None:
+    """Return the first of the inputs that the case has as a bool tensor."""
+    given = [torch.tensor(inputs[name], dtype=torch.bool) for name in names if name in inputs]
+    return given[0] if given else None
 
 
 def optional_steps(inputs: Inputs) -> Tensor | None:
-    return torch.tensor(inputs["steps"]) if "steps" in inputs else None
+    """Return the number of steps merged into each row."""
+    return integer(inputs, "steps") if "steps" in inputs else None
 
 
-def scalar(inputs: Inputs, name: str, default: float) -> Any:
-    """Return a number, or the tensor of one number a step."""
-    value = inputs.get(name, default)
-    return torch.tensor(value, dtype=torch.float64) if isinstance(value, list) else value
+def scalar(inputs: Inputs, name: str, default: float, like: Tensor) -> Any:
+    """Return a number, or one number a step shaped like the rewards."""
+    if isinstance(inputs.get(name), list):
+        return real(inputs, name).expand_as(like)
+    return number(inputs.get(name, default))
 
 
 def gradient(output: Tensor, leaf: Tensor) -> Tensor:
