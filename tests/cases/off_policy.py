@@ -89,7 +89,7 @@ def sac_actor(inputs: Inputs) -> Results:
 
 def sac_alpha(inputs: Inputs) -> Results:
     results: Results = {}
-    target_entropy = inputs.get("target_entropy")
+    target_entropy: Any = inputs.get("target_entropy")
     if "action_shape" in inputs:
         shapes = inputs["action_shape"]
         nested = bool(shapes) and isinstance(shapes[0], list)
@@ -119,7 +119,7 @@ def _temperature(inputs: Inputs, loss_of: Callable[[Tensor, Any], Tensor]) -> Re
 
 def discrete_sac(inputs: Inputs) -> Results:
     results: Results = {}
-    target_entropy = inputs.get("target_entropy")
+    target_entropy: Any = inputs.get("target_entropy")
     if "weight" in inputs or "n" in inputs:
         count = inputs.get("n") or len(inputs["logits"][0])
         found = prl.losses.sac_discrete_target_entropy(count, scale=inputs.get("weight", 0.98))
