@@ -340,6 +340,13 @@ def test_scaled_rewards_keep_their_dtype_and_nan_stays_visible(
     assert int(stats["count"]) == 9
 
 
+def test_integer_rewards_are_scaled_as_the_numbers_that_they_are() -> None:
+    reward, done = torch.tensor([[1], [2], [3], [4]]), torch.zeros(4, 1, dtype=torch.bool)
+    found, _ = normalize.scale_rollout(normalize.init_return(1), reward, done, 0.9)
+    expected, _ = normalize.scale_rollout(normalize.init_return(1), reward.float(), done, 0.9)
+    assert torch.equal(found, expected)
+
+
 def test_members_scale_rewards_as_they_would_alone() -> None:
     reward, done = draw(1, 3, 10, 4, dtype=torch.float32), draw(2, 3, 10, 4) > 1.0
     gammas = torch.tensor([0.0, 0.9, 1.0], dtype=F64)

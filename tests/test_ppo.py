@@ -5,9 +5,12 @@ from __future__ import annotations
 import dataclasses
 from functools import partial
 
+import gymnasium as gym
+import numpy as np
 import pytest
 import torch
-from gymnasium.vector import AutoresetMode
+from gymnasium import spaces
+from gymnasium.vector import AutoresetMode, SyncVectorEnv
 
 import purerl as prl
 from purerl.errors import ConfigError, ShapeError
@@ -245,3 +248,106 @@ def test_every_leaf_of_hparams_is_what_the_train_step_reads(name: str) -> None:
     ours, _ = prl.ppo.train_step(FULL, ENV, state)
     theirs, _ = prl.ppo.train_step(FULL, ENV, changed)
     assert not prl.tree.equal(ours.params, theirs.params)
+
+
+def test_own_rows_that_do_not_divide_are_refused_with_the_nearest_numbers() -> None:
+    state = prl.ppo.init(SMALL, ENV, prl.random.key(0))
+    rows = {
+        "observation": torch.zeros(3, 3, 4),
+        "action": torch.zeros(3, 3, dtype=torch.int64),
+        "log_prob": torch.zeros(3, 3),
+        "reward": torch.zeros(3, 3),
+        "terminated": torch.zeros(3, 3, dtype=torch.bool),
+        "truncated": torch.zeros(3, 3, dtype=torch.bool),
+        "next_observation": torch.zeros(3, 3, 4),
+    }
+    with pytest.raises(ConfigError, match="the nearest valid values are 1 or 3"):
+        prl.ppo.update(SMALL, state, rows)
+    with pytest.raises(ShapeError, match="terminated has dtype"):
+        prl.ppo.update(SMALL, state, rows | {"terminated": torch.zeros(3, 3)})
+
+
+def test_a_number_of_one_member_is_its_own() -> None:
+    """Writing one member's number leaves the others, and the states from before, as they were."""
+    first = population(SMALL, ENV, 3)
+    second, _ = torch.vmap(partial(prl.ppo.train_step, SMALL, ENV))(first)
+    second.hparams["learning_rate"][0] = 1.0
+    assert second.hparams["learning_rate"].tolist()[1:] == [3e-4, 3e-4]
+    first.hparams["gamma"][1] = 0.5
+    assert first.hparams["gamma"].tolist() == [0.99, 0.5, 0.99]
+    assert second.hparams["gamma"].tolist() == [0.99] * 3
+    solo = prl.ppo.init(SMALL, ENV, prl.random.key(0))
+    new, _ = prl.ppo.train_step(SMALL, ENV, solo)
+    new.hparams["gamma"].fill_(0.1)
+    assert float(solo.hparams["gamma"]) == 0.99
+
+
+def test_a_box_without_bounds_cannot_be_squashed_into() -> None:
+    env = dataclasses.replace(
+        prl.envs.make("Pendulum-v1"), action_space=spaces.Box(-np.inf, np.inf, (1,))
+    )
+    config = dataclasses.replace(SMALL, continuous_policy="tanh_normal")
+    with pytest.raises(ConfigError, match="expected finite bounds"):
+        prl.ppo.init(config, env, prl.random.key(0))
+    with pytest.raises(ConfigError, match="one entry of which is action_mask"):
+        prl.ppo.init(dataclasses.replace(SMALL, mask_actions=True), ENV, prl.random.key(0))
+
+
+def test_a_dict_of_observations_has_no_order() -> None:
+    space = spaces.Dict({"pos": spaces.Box(-9, 9, (2,)), "vel": spaces.Box(-9, 9, (2,))})
+
+    def reset(key: prl.types.Key) -> tuple[object, object]:
+        return ENV.reset(key)[0], {"vel": torch.ones(2), "pos": torch.zeros(2)}
+
+    env = dataclasses.replace(ENV, observation_space=space, reset=reset)
+    state = prl.ppo.init(SMALL, env, prl.random.key(0))
+    pos, vel = torch.zeros(1, 2), torch.ones(1, 2)
+    values = [
+        prl.ppo.act(SMALL, state, observation, prl.random.key(1))[1]["value"]
+        for observation in ({"pos": pos, "vel": vel}, {"vel": vel, "pos": pos})
+    ]
+    assert torch.equal(*values)
+
+
+class TwoSteps(gym.Env[object, object]):
+    """Shows its step and ends at the second."""
+
+    observation_space = spaces.Box(-9, 9, (1,))
+    action_space = spaces.Discrete(2)
+
+    def reset(self, *, seed: int | None = None, options: object = None) -> tuple[object, dict]:
+        self.time = 0
+        return np.zeros(1, np.float32), {}
+
+    def step(self, action: object) -> tuple[object, float, bool, bool, dict]:
+        self.time += 1
+        return np.full(1, self.time, np.float32), 1.0, self.time >= 2, False, {}
+
+
+@pytest.mark.parametrize("update", ["step", "rollout"])
+def test_statistics_are_those_of_what_is_acted_on_in_every_autoreset_mode(update: str) -> None:
+    """The same transitions give the same statistics: 20 of them, observed 0 and 1 in turn."""
+    seen = []
+    for mode, num_steps in (
+        (AutoresetMode.SAME_STEP, 20),
+        (AutoresetMode.DISABLED, 20),
+        (AutoresetMode.NEXT_STEP, 30),
+    ):
+        config = prl.ppo.Config(
+            num_envs=1,
+            num_steps=num_steps,
+            num_minibatches=1,
+            num_epochs=1,
+            normalize_observation=True,
+            normalize_update=update,
+        )
+        host = prl.envs.gymnasium(SyncVectorEnv([TwoSteps], autoreset_mode=mode))
+        host.reset([0])
+        states = torch.vmap(partial(prl.ppo.init, config, host))(prl.random.key(0)[None])
+        states, _ = prl.ppo.host_train_step(config, host, states)
+        assert int(states.num_env_steps) == 20
+        seen.append(
+            (int(states.observation_stats["count"]), float(states.observation_stats["mean"]))
+        )
+    assert seen[0] == seen[1] == seen[2]
+    assert seen[0] == (21, 10 / 21)

@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from purerl import recurrence
+from purerl import recurrence, returns
 from purerl.errors import ShapeError
 
 F64 = torch.float64
@@ -39,6 +39,30 @@ def draw(num_rows: int, *shape: int, end: float = 0.1, dtype: torch.dtype = F64)
 
 @pytest.mark.parametrize("reverse", [False, True])
 @pytest.mark.parametrize("num_rows", LENGTHS)
+def test_products_of_decays_that_overflow_reach_nothing_that_is_zero() -> None:
+    """A product of decays above 1 would overflow, and then meet a 0: row by row it never forms."""
+    x = torch.zeros(200)
+    x[0] = 1.0
+    found = recurrence.linear(10.0, x, reverse=True)
+    assert torch.equal(found, x)
+    decay = torch.full((200,), 10.0)
+    assert torch.equal(recurrence.linear(decay, x, reverse=True, bounded=False), x)
+    once = recurrence.linear(0.5, torch.ones(9), reverse=True)
+    again = recurrence.linear(0.5, torch.ones(9), reverse=True, bounded=False)
+    torch.testing.assert_close(once, again)
+    weight = torch.full((64,), 5.0)
+    zeros, off = torch.zeros(64), torch.zeros(64, dtype=torch.bool)
+    reward = zeros.clone()
+    reward[3] = 1.0
+    result = returns.vtrace(
+        weight, zeros, reward, zeros, zeros, off, off, gamma=1.0, rho_clip=None, c_clip=None
+    )
+    assert torch.equal(result.value_target[4:], zeros[4:])
+    assert bool(result.value_target.isfinite().all())
+    target = returns.retrace(reward, zeros, zeros, weight, off, off, gamma=0.9, trace="importance")
+    assert bool(target.isfinite().all())
+
+
 def test_equals_the_loop_at_every_size(num_rows: int, reverse: bool) -> None:
     x, cut, decay = draw(num_rows, 3)
     start = torch.tensor([1.0, -2.0, 3.0], dtype=F64)

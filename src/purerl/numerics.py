@@ -70,7 +70,9 @@ def masked_mean(value: Tensor, mask: Tensor | None) -> Tensor:
     if mask is None:
         return value.mean()
     count = mask.sum().clamp(min=1)
-    return torch.where(mask, value, torch.zeros_like(value)).sum() / count
+    # a half would overflow before it is divided
+    wide = value.to(compute_dtype(value.dtype))
+    return (torch.where(mask, wide, torch.zeros_like(wide)).sum() / count).to(value.dtype)
 
 
 def reduce(

@@ -30,6 +30,7 @@ def linear(
     initial: Tensor | None = None,
     cut: Tensor | None = None,
     reverse: bool = False,
+    bounded: bool = True,
     dim: int = 0,
 ) -> Tensor:
     """Return y_t = x_t + where(cut_t, 0, decay_t · y_{t−1}) along ``dim``, from y_{−1} = initial.
@@ -43,6 +44,8 @@ def linear(
         initial: floating ``[*B]``, what enters at the open end; default 0.
         cut: bool, shaped like ``x``.
         reverse: run from the last row to the first.
+        bounded: whether products of decays stay finite, as they do if none is above 1. False goes
+            row by row, which forms no product. A number above 1 is never bounded.
         dim: the time dimension.
 
     Raises:
@@ -66,10 +69,11 @@ def linear(
     rows = arrange(x.to(numerics.compute_dtype(x.dtype)))
     if initial is not None:
         check.shape("initial", initial, *rows.shape[1:])
+    bounded = bounded and (isinstance(decay, Tensor) or abs(decay) <= 1.0)
     per_row = isinstance(decay, Tensor) and decay.ndim > 0
     decay = numerics.scalar_like(decay, rows)
     gate = torch.ones_like(rows) if cut is None else open_where(~arrange(cut), rows.dtype)
-    y = backward(arrange(decay) if per_row else decay, rows, gate, initial)
+    y = backward(arrange(decay) if per_row else decay, rows, gate, initial, bounded=bounded)
     return (y if reverse else y.flip(0)).movedim(0, dim).to(x.dtype)
 
 
@@ -95,7 +99,14 @@ def gated(value: Tensor, gate: Tensor, threshold: float = 0.0) -> Tensor:
     return selected
 
 
-def backward(decay: Tensor, x: Tensor, gate: Tensor, initial: Tensor | None = None) -> Tensor:
+def backward(
+    decay: Tensor,
+    x: Tensor,
+    gate: Tensor,
+    initial: Tensor | None = None,
+    *,
+    bounded: bool = True,
+) -> Tensor:
     """Return y_t = x_t + where(gate_t > 0, decay_t · y_{t+1}, 0), y_T = initial, time first.
 
     Args:
@@ -103,6 +114,7 @@ def backward(decay: Tensor, x: Tensor, gate: Tensor, initial: Tensor | None = No
         x: float32 or float64 ``[T, *B]``.
         gate: ``[T, *B]``, of the dtype of ``x``, free of NaN.
         initial: floating ``[*B]``; default 0.
+        bounded: see `linear`.
 
     >>> backward(torch.tensor(0.5), torch.ones(3), torch.tensor([1.0, 0.0, 1.0]))
     tensor([1.5000, 1.0000, 1.0000])
@@ -113,12 +125,24 @@ def backward(decay: Tensor, x: Tensor, gate: Tensor, initial: Tensor | None = No
     x, gate = x.contiguous(), gate.contiguous()
     if decay.ndim:
         decay = gated(decay.contiguous(), gate)
+    if not bounded:
+        return _row_by_row(decay, x, gate, initial)
     if initial is not None:
         # one more row, which nothing follows
         x = torch.cat([x, initial.to(x.dtype).unsqueeze(0)])
         gate = _extended(gate, 1)
         decay = _extended(decay, 1) if decay.ndim else decay
     return _scan(decay, x, gate)[:num_rows]
+
+
+def _row_by_row(decay: Tensor, x: Tensor, gate: Tensor, initial: Tensor | None) -> Tensor:
+    y = torch.zeros_like(x[0]) if initial is None else initial.to(x.dtype)
+    decays = decay.unbind(0) if decay.ndim else (decay,) * x.shape[0]
+    rows = []
+    for x_t, decay_t, gate_t in reversed(list(zip(x, decays, gate, strict=True))):
+        y = torch.addcmul(x_t, gated(y, gate_t), decay_t)
+        rows.append(y)
+    return torch.stack(rows[::-1])
 
 
 def _scan(decay: Tensor, x: Tensor, gate: Tensor) -> Tensor:

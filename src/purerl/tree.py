@@ -125,6 +125,19 @@ def index(tree: T, at: Any) -> T:
     return picked
 
 
+def owned(tree: T, like: Tensor) -> T:
+    """Return a tree whose leaves are copies, one for each member where ``like`` is vmapped.
+
+    A constant made inside ``torch.vmap`` comes out as one number that all members share.
+
+    >>> owned({"x": torch.ones(2)}, torch.zeros(()))
+    {'x': tensor([1., 1.])}
+    """
+    first = like.flatten()[0]
+    always = first == first
+    return map(lambda leaf: torch.where(always, leaf, leaf), tree)
+
+
 def where(condition: Tensor, then: T, otherwise: T) -> T:
     """Return, leaf by leaf, ``then`` where the condition holds and ``otherwise`` elsewhere.
 

@@ -119,6 +119,32 @@ def test_observations_outside_their_bounds_may_be_counted_instead() -> None:
     assert 101.0 in [float(step.observation) for step in steps]
 
 
+class Odd(gym.Env[Any, Any]):
+    """Has spaces that begin at 5, and shows what is outside of its own when told to."""
+
+    observation_space = spaces.Discrete(3, start=5)
+    action_space = spaces.MultiDiscrete([3, 3], start=[5, 5])
+
+    def reset(self, *, seed: int | None = None, options: Any = None) -> Any:
+        self.seen: list[Any] = []
+        return np.int64(5), {}
+
+    def step(self, action: Any) -> Any:
+        self.seen.append(action)
+        return np.int64(5 if self.action_space.contains(action) else 9), 0.0, False, False, {}
+
+
+def test_spaces_that_begin_elsewhere_are_met_and_held_to() -> None:
+    host = envs.gymnasium(SyncVectorEnv([Odd], autoreset_mode=AutoresetMode.SAME_STEP))
+    assert host.reset([0]).tolist() == [5]
+    assert host.step(torch.zeros(1, 2, dtype=torch.int64)).observation.tolist() == [5]
+    with pytest.raises(EnvError, match=r"observation 9 is outside Discrete\(3, start=5\)"):
+        host.step(torch.full((1, 2), 7))
+    for option in ({"action_mode": "clp"}, {"vectorization": "asink"}, {"bounds": "eror"}):
+        with pytest.raises(ConfigError, match="did you mean"):
+            envs.gymnasium("CartPole-v1", **option)  # type: ignore[arg-type]  # the point
+
+
 def test_a_stored_observation_keeps_its_value_when_the_environment_moves_on() -> None:
     host = host_of(AutoresetMode.SAME_STEP, "")
     first = host.reset([0])

@@ -7,13 +7,15 @@ asked), ``terminated``, ``truncated`` and, from host environments, ``mask``.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
-from .. import control, normalize, random, rollout, tree
+from .. import check, control, normalize, random, rollout, tree
+from ..config import nearest_divisors
 from ..envs import Environment, HostEnvironment
 from ..errors import ConfigError, ShapeError
 from ..types import Key, Tree
@@ -59,14 +61,17 @@ def make_agent(config: CollectConfig, s: Plain) -> Agent:
         action = policy.head.sample(outputs, noise, policy_input.get("action_mask"))
         return {"outputs": outputs, "action": action}, policy.head.to_environment(action)
 
-    def observe(stats: Plain, outcome: rollout.StepOutcome) -> tuple[Plain, Plain, Plain]:
+    def observe(
+        stats: Plain, outcome: rollout.StepOutcome, acts: Tensor | None
+    ) -> tuple[Plain, Plain, Plain]:
         # into the statistics first, then normalised: the input of the next row and next_input
         # of this one are equal where no episode ended
         row: Plain = {}
         if observer.normalized and config.normalize_update == "step":
-            stats = observer.update(stats, outcome.observation)
+            stats = observer.update(stats, outcome.observation, acts)
         elif observer.normalized:
             row["seen"] = observer.features(outcome.observation)["observation"]
+            row |= {} if acts is None else {"acts": acts}
         row |= {
             "next_input": observer.apply(stats, outcome.next_observation),
             "reward": outcome.reward,
@@ -118,7 +123,8 @@ def finish(config: CollectConfig, s: Plain, rows: Plain) -> tuple[Plain, Plain, 
     outputs, action_mask = rows.pop("outputs"), rows["input"].get("action_mask")
     rows["log_prob"] = policy.head.log_prob(outputs, rows["action"], action_mask)
     if "seen" in rows:
-        seen = normalize.update(s["observation_stats"], rows.pop("seen"))
+        acts = rows.pop("acts", None)
+        seen = normalize.update(s["observation_stats"], rows.pop("seen"), mask=acts)
         s = s | {"observation_stats": seen}
     return account(config, s, rows)
 
@@ -155,6 +161,22 @@ def collect_keys(key: Key) -> tuple[Key, Key, Key]:
     return key, collect_key, learn_key
 
 
+S = TypeVar("S")
+
+
+def packed(kind: Callable[..., S], state: Plain, batch_size: Sequence[int] = ()) -> S:
+    """Return a plain state as a TensorClass.
+
+    Its numbers are copies: they are for users to write, and not into the state before.
+    """
+    state = state | {"hparams": tree.map(torch.clone, state["hparams"])}
+    fields = {
+        name: tree.from_dict(value, batch_size) if isinstance(value, dict) else value
+        for name, value in state.items()
+    }
+    return kind(**fields, batch_size=list(batch_size))
+
+
 def require_solo(state: Any, env: Any = None) -> None:
     """Raise an error with the cure unless a state is solo and the environment a pure one."""
     if isinstance(env, HostEnvironment):
@@ -175,6 +197,16 @@ def require_population(states: Any) -> None:
         raise ShapeError(
             f"the state has batch size {list(states.batch_size)}, expected [num_members]: make "
             "states by torch.vmap(init), or of one solo state by state[None]"
+        )
+
+
+def require_divisible(rows: int, num_minibatches: int) -> None:
+    """Raise `ConfigError` unless rows can be cut into minibatches without dropping any."""
+    if rows % num_minibatches:
+        nearest = " or ".join(map(str, nearest_divisors(rows, num_minibatches)))
+        raise ConfigError(
+            f"the batch has {rows} rows, which num_minibatches = {num_minibatches} does not "
+            f"divide; the nearest valid values are {nearest}"
         )
 
 
@@ -206,6 +238,10 @@ def require_transitions(batch: Any) -> Plain:
     lead = rows["reward"].shape
     if len(lead) != 2 or 0 in lead:
         raise ShapeError(f"reward has shape {list(lead)}, expected [T, B] with T, B ≥ 1")
+    for name in ("terminated", "truncated", "mask"):
+        if name in rows:
+            check.boolean(**{name: rows[name]})
+            check.same_shape(reward=rows["reward"], **{name: rows[name]})
     for name, value in rows.items():
         for leaf in tree.leaves(value):
             if leaf.shape[:2] != lead:

@@ -68,6 +68,7 @@ class Observer(NamedTuple):
         """Return the raw policy input of observations ``[*B, …]``."""
         spec, action_mask = self.spec, None
         if self.mask_actions:
+            _require_action_mask(spec)
             action_mask = observation["action_mask"].to(torch.bool)
             spec = {k: v for k, v in spec.items() if k != "action_mask"}
             observation = {k: v for k, v in observation.items() if k != "action_mask"}
@@ -110,6 +111,13 @@ class Observer(NamedTuple):
         return policy_input | {"observation": scrubbed}
 
 
+def _require_action_mask(spec: Tree) -> None:
+    if isinstance(spec, Tensor) or "action_mask" not in spec or len(spec) == 1:
+        raise ConfigError(
+            "mask_actions needs a Dict of observations, one entry of which is action_mask"
+        )
+
+
 def observation_spec(space: spaces.Space[Any]) -> Tree:
     """Return a zero observation of a space, as a tensor or nested plain dict of tensors.
 
@@ -140,10 +148,17 @@ def _torch_dtype(dtype: Any) -> torch.dtype:
     return torch.from_numpy(np.zeros(0, dtype)).dtype
 
 
+def _paired(observation: Tree, spec: Tree) -> list[tuple[Tensor, Tensor]]:
+    """Return the leaves of an observation beside those of its spec, by name."""
+    if isinstance(spec, Tensor):
+        return [(observation, spec)]
+    return [pair for name in sorted(spec) for pair in _paired(observation[name], spec[name])]
+
+
 def _flatten(observation: Tree, spec: Tree, dtype: torch.dtype) -> Tensor:
     """Concatenate leaves ``[*B, *leaf]`` in sorted key order into features ``[*B, F]``."""
     flat = [
         leaf.reshape(*leaf.shape[: leaf.ndim - single.ndim], -1).to(dtype)
-        for leaf, single in zip(tree.leaves(observation), tree.leaves(spec), strict=True)
+        for leaf, single in _paired(observation, spec)
     ]
     return flat[0] if len(flat) == 1 else torch.cat(flat, -1)

@@ -29,8 +29,9 @@ class Agent(NamedTuple):
     """``(statistics, observation) -> policy input``."""
     choose: Callable[[Plain, Tree], tuple[Plain, Tensor]]
     """``(policy input, noise) -> (fields of the row, what the environments get)``."""
-    observe: Callable[[Plain, rollout.StepOutcome], tuple[Plain, Plain, Plain]]
-    """``(statistics, outcome) -> (statistics, next policy input, fields of the row)``."""
+    observe: Callable[[Plain, rollout.StepOutcome, Tensor | None], tuple[Plain, Plain, Plain]]
+    """``(statistics, outcome, acts) -> (statistics, next policy input, fields of the row)``;
+    ``acts`` ``[B]`` is False where the next step only resets, None where all act."""
 
 
 def in_pure(
@@ -61,7 +62,7 @@ def in_pure(
         noise, step_key, reset = x
         chosen, sent = agent.choose(policy_input, noise)
         env_state, outcome = step(env_state, sent, step_key, reset)
-        stats, after, row = agent.observe(stats, outcome)
+        stats, after, row = agent.observe(stats, outcome, None)
         row |= chosen | {"input": policy_input, "observation": outcome.observation}
         return (env_state, after, stats), row
 
@@ -113,7 +114,7 @@ def in_host(
         return {"stats": stats, "policy_input": make_agent(s).see(stats, observation)}
 
     choose = torch.vmap(lambda s, policy_input, noise: make_agent(s).choose(policy_input, noise))
-    observe = torch.vmap(lambda s, stats, outcome: make_agent(s).observe(stats, outcome))
+    observe = torch.vmap(lambda s, stats, *seen: make_agent(s).observe(stats, *seen))
     noise = torch.vmap(lambda s, keys: make_agent(s).noise(keys))(fixed, action_keys)
     seen = torch.vmap(see_first)(s, by_member(host.observation, members))
     stats, policy_input = seen["stats"], seen["policy_input"]
@@ -123,7 +124,8 @@ def in_host(
         chosen, sent = choose(fixed, policy_input, rebuild(step_leaves))
         *taken, mask = host.step(sent.flatten(0, 1))
         outcome = rollout.StepOutcome(*(by_member(field, members) for field in taken))
-        stats, after, row = observe(fixed, stats, outcome)
+        acts = by_member(host.acts, members)
+        stats, after, row = observe(fixed, stats, outcome, acts)
         row |= chosen | {"input": policy_input, "observation": outcome.observation}
         rows.append(row | {"mask": by_member(mask, members)})
         policy_input = after

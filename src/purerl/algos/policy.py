@@ -117,6 +117,17 @@ def action_spec(action_space: spaces.Space[Any]) -> dict[str, Any]:
             )
 
 
+def require_bounded(spec: Mapping[str, Any]) -> None:
+    """Raise `ConfigError` if a box has no bounds to squash actions into."""
+    box = spec["action"].get("box")
+    if box is not None and not bool((box["high"] - box["low"]).isfinite().all()):
+        raise ConfigError(
+            f"the action space is a Box from {box['low'].tolist()} to {box['high'].tolist()}, "
+            "expected finite bounds: actions are squashed into them; rescale with "
+            "gymnasium.wrappers.RescaleAction"
+        )
+
+
 def output_size(spec: Mapping[str, Any]) -> int:
     """Return how many logits or means a policy network puts out for an action spec.
 

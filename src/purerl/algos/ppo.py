@@ -9,7 +9,6 @@ experience, *prepare* advantages, *learn* over minibatches. `Config` and `preset
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -26,14 +25,16 @@ from .collect import (
     collect,
     collect_from_host,
     collect_keys,
+    packed,
     parts,
+    require_divisible,
     require_population,
     require_solo,
     require_transitions,
     reward_stats_init,
 )
 from .inputs import observation_spec
-from .policy import action_spec
+from .policy import action_spec, require_bounded
 from .ppo_bookkeeping import (
     LOSSES,
     kl_too_large,
@@ -103,6 +104,8 @@ def init(config: Config, env: Environment | HostEnvironment, key: Key) -> State:
         "observation": observation_spec(env.observation_space),
         "action": action_spec(env.action_space),
     }
+    if config.continuous_policy == "tanh_normal":
+        require_bounded(spec)
     spec = tree.map(lambda leaf: leaf.to(key.device), spec)
     env_state: Plain = {}
     if isinstance(env, Environment):
@@ -128,7 +131,7 @@ def init(config: Config, env: Environment | HostEnvironment, key: Key) -> State:
         "num_env_steps": torch.zeros((), dtype=torch.int64),
         "num_updates": torch.zeros((), dtype=torch.int64),
     }
-    return _pack(tree.map(lambda leaf: leaf.to(key.device), state))
+    return packed(State, tree.owned(tree.map(lambda leaf: leaf.to(key.device), state), key))
 
 
 def act(
@@ -187,7 +190,7 @@ def train_step(
     s, experience, episode = executor.call(partial(collect, config, env, executor), s, collect_key)
     s, metrics = executor.call(partial(_learn, config, executor), s, experience, learn_key)
     metrics |= {"episode": episode}
-    return _pack({**s, "key": key}), tree.from_dict(metrics)
+    return packed(State, {**s, "key": key}), tree.from_dict(metrics)
 
 
 def update(
@@ -213,6 +216,7 @@ def update(
     require_solo(state)
     s = tree.to_dict(state)
     rows = require_transitions(batch)
+    require_divisible(rows["reward"].numel(), config.num_minibatches)
     key, _, learn_key = collect_keys(s["key"])
     _, observer = parts(config, s)
     seen, mask, after = s["observation_stats"], rows.get("mask"), rows.pop("next_observation")
@@ -222,7 +226,7 @@ def update(
     s, metrics = _learn(config, executor, s, experience, learn_key)
     s["observation_stats"] = observer.update(seen, after, mask)
     metrics |= {"episode": episode}
-    return _pack({**s, "key": key}), tree.from_dict(metrics)
+    return packed(State, {**s, "key": key}), tree.from_dict(metrics)
 
 
 def host_train_step(
@@ -251,7 +255,7 @@ def host_train_step(
     learn = torch.vmap(partial(_learn, config, control.eager))
     s, metrics = learn(s, experience, learn_key)
     metrics |= {"episode": episode}
-    return _pack(s | {"key": key}, key.shape[:1]), tree.from_dict(metrics, key.shape[:1])
+    return packed(State, s | {"key": key}, key.shape[:1]), tree.from_dict(metrics, key.shape[:1])
 
 
 def steps_per_train_step(config: Config) -> int:
@@ -389,12 +393,3 @@ def _minibatch_step(config: Config, s: Plain, carry: Plain, x: Tree) -> tuple[Pl
     metrics |= {"grad_norm": tree.global_norm(gradient), "num_rows": live.sum()}
     metrics["executed"] = ~stopped
     return {"params": params, "optimizer": optimizer, "stopped": stopped}, metrics
-
-
-def _pack(state: Plain, batch_size: Sequence[int] = ()) -> State:
-    """Return a plain state as a `State`."""
-    fields = {
-        name: tree.from_dict(value, batch_size) if isinstance(value, dict) else value
-        for name, value in state.items()
-    }
-    return State(**fields, batch_size=list(batch_size))

@@ -10,7 +10,7 @@ steps into the replay, *learn* from batches drawn out of it. `Config` and `prese
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import partial
 from typing import Any
 
@@ -23,14 +23,13 @@ from ..config import hparams
 from ..envs import Environment, HostEnvironment
 from ..types import Key, Tree
 from . import interact
-from .collect import collect_keys, require_population, require_solo
+from .collect import collect_keys, packed, require_population, require_solo
 from .inputs import observation_spec
-from .policy import action_spec
+from .policy import action_spec, require_bounded
 from .sac_bookkeeping import make_buffer, make_optimizer, require_batch, summarize
 from .sac_config import Config as Config
 from .sac_learning import LEARNED, draws, gradient_step, learning_starts, make_parts
 from .sac_learning import learn as learn_from_replay
-from .sac_networks import require_bounded
 from .sac_presets import preset as preset
 
 Plain = dict[str, Any]
@@ -130,7 +129,7 @@ def init(config: Config, env: Environment | HostEnvironment, key: Key) -> State:
         "num_env_steps": torch.zeros((), dtype=torch.int64),
         "num_updates": torch.zeros((), dtype=torch.int64),
     }
-    return _pack(tree.map(lambda leaf: leaf.to(key.device), state))
+    return packed(State, tree.owned(tree.map(lambda leaf: leaf.to(key.device), state), key))
 
 
 def act(
@@ -198,7 +197,7 @@ def train_step(
     s, episode = _store(config, s, before, rows)
     s, metrics = executor.call(partial(learn_from_replay, config, executor, learn), s, learn_key)
     metrics |= {"episode": episode}
-    return _pack({**s, "key": key}), tree.from_dict(metrics)
+    return packed(State, {**s, "key": key}), tree.from_dict(metrics)
 
 
 def host_train_step(
@@ -240,7 +239,7 @@ def host_train_step(
     s, episode = torch.vmap(partial(_store, config))(s, before, rows)
     s, metrics = torch.vmap(partial(learn_from_replay, config, control.eager, learn))(s, learn_key)
     metrics |= {"episode": episode}
-    return _pack(s | {"key": key}, key.shape[:1]), tree.from_dict(metrics, key.shape[:1])
+    return packed(State, s | {"key": key}, key.shape[:1]), tree.from_dict(metrics, key.shape[:1])
 
 
 def update(
@@ -276,7 +275,7 @@ def update(
     priority = metrics.pop("priority")
     summary = summarize(s | carry, tree.map(lambda leaf: leaf.unsqueeze(0), metrics))
     summary["stat"] |= {"priority": priority}
-    return _pack(s | carry | {"key": key}), tree.from_dict(summary)
+    return packed(State, s | carry | {"key": key}), tree.from_dict(summary)
 
 
 def steps_per_train_step(config: Config) -> int:
@@ -317,8 +316,10 @@ def _agent(config: Config, s: Plain) -> interact.Agent:
         unit = torch.where(noise["warm_up"], uniform, unit)
         return {"action": unit}, nets.to_environment(unit)
 
-    def observe(stats: Plain, outcome: rollout.StepOutcome) -> tuple[Plain, Plain, Plain]:
-        stats = observer.update(stats, outcome.observation)
+    def observe(
+        stats: Plain, outcome: rollout.StepOutcome, acts: Tensor | None
+    ) -> tuple[Plain, Plain, Plain]:
+        stats = observer.update(stats, outcome.observation, acts)
         row = {
             "next_observation": outcome.next_observation,
             "reward": outcome.reward.to(torch.float32),
@@ -344,12 +345,3 @@ def _store(config: Config, s: Plain, first: Tree, rows: Plain) -> tuple[Plain, P
     steps = torch.as_tensor(done.numel()) if mask is None else mask.sum()
     s = s | {"replay": buffer.add(s["replay"], transitions)}
     return s | {"episode": episode, "num_env_steps": s["num_env_steps"] + steps}, metrics
-
-
-def _pack(state: Plain, batch_size: Sequence[int] = ()) -> State:
-    """Return a plain state as a `State`."""
-    fields = {
-        name: tree.from_dict(value, batch_size) if isinstance(value, dict) else value
-        for name, value in state.items()
-    }
-    return State(**fields, batch_size=list(batch_size))

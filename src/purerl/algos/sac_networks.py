@@ -65,17 +65,6 @@ def make_networks(config: Config, spec: Plain, observation_size: int) -> Network
             raise ConfigError(f"action space is {kind}, expected Discrete or Box")
 
 
-def require_bounded(spec: Plain) -> None:
-    """Raise `ConfigError` if a box has no bounds to squash actions into."""
-    box = spec["action"].get("box", {})
-    for name, bound in box.items():
-        if not bool(bound.isfinite().all()):
-            raise ConfigError(
-                f"{name} of the action space is {bound.tolist()}, expected finite bounds: SAC "
-                "squashes actions into them; rescale with gymnasium.wrappers.RescaleAction"
-            )
-
-
 def _dtype(config: Config) -> torch.dtype:
     return torch.float64 if config.dtype == "float64" else torch.float32
 

@@ -73,6 +73,7 @@ class HostEnvironment:
         self.observation_space: spaces.Space[Any] = vector_env.single_observation_space
         self.action_space: spaces.Space[Any] = vector_env.single_action_space
         self.clipped_actions = self.outside_observations = 0
+        check.option("action_mode", action_mode, ("clip", "tanh_scale", "none"))
         self._strict = check.option("bounds", bounds, ("error", "count")) == "error"
         self._env, self._mode, self._action_mode = vector_env, mode, action_mode
         self._timeout = timeout
@@ -86,6 +87,12 @@ class HostEnvironment:
         if self._observation is None:
             raise EnvError(f"{self.name} was asked for an observation before reset")
         return self._observation
+
+    @property
+    def acts(self) -> Tensor:
+        """Whether the next step of each environment takes an action, and does not only reset."""
+        resets = self._done if self._mode is AutoresetMode.NEXT_STEP else np.zeros_like(self._done)
+        return torch.from_numpy(~resets)
 
     def reset(self, seeds: Sequence[int]) -> Tree:
         """Start every environment from its own seed and return the observations."""
@@ -221,7 +228,7 @@ class HostEnvironment:
                 outside = (bounded != array).reshape(self.num_envs, -1).any(1)
                 self.clipped_actions += int(outside.sum())
                 array = bounded
-        elif isinstance(space, spaces.Discrete):
+        elif isinstance(space, spaces.Discrete | spaces.MultiDiscrete):
             array = array + space.start
         return array.astype(space.dtype)
 
@@ -241,8 +248,9 @@ def _observations(host: HostEnvironment, space: spaces.Space[Any], found: Any) -
         )
     if array.dtype.kind == "f":
         host._require_finite("observation", array.reshape(len(array), -1))
-    if isinstance(space, spaces.Box):
-        outside = ((array < space.low) | (array > space.high)).reshape(len(array), -1).any(1)
+    low, high = _bounds(space)
+    if low is not None:
+        outside = ((array < low) | (array > high)).reshape(len(array), -1).any(1)
         host.outside_observations += int(outside.sum())
         if outside.any() and host._strict:
             index = int(outside.argmax())
@@ -251,6 +259,21 @@ def _observations(host: HostEnvironment, space: spaces.Space[Any], found: Any) -
                 f"environment {index}, step {host._number}; bounds='count' lets such pass"
             )
     return torch.from_numpy(array)
+
+
+def _bounds(space: spaces.Space[Any]) -> tuple[Any, Any]:
+    """Return the least and the greatest that a space has, or None twice where it has none."""
+    match space:
+        case spaces.Box():
+            return space.low, space.high
+        case spaces.Discrete():
+            return space.start, space.start + space.n - 1
+        case spaces.MultiDiscrete():
+            return space.start, space.start + space.nvec - 1
+        case spaces.MultiBinary():
+            return 0, 1
+        case _:
+            return None, None
 
 
 class Guarded(gym.Wrapper[Any, Any, Any, Any]):
@@ -310,6 +333,7 @@ def gymnasium(
     >>> host.reset([0, 1]).shape
     torch.Size([2, 4])
     """
+    check.option("vectorization", vectorization, ("sync", "async"))
     if isinstance(env, VectorEnv):
         return HostEnvironment(env, type(env).__name__, action_mode, timeout, bounds)
     env_id = env

@@ -113,6 +113,11 @@ def discounted_return(
     return returns, torch.where(ended[-1], torch.zeros_like(running), returns[-1])
 
 
+def _scaled_dtype(reward: Tensor) -> torch.dtype:
+    """Return the reward's own dtype; float32 for integers, which a scaled reward is not."""
+    return reward.dtype if reward.is_floating_point() else torch.float32
+
+
 def _counts(reward: Tensor, mask: Tensor | None) -> Tensor:
     return reward.isfinite() if mask is None else reward.isfinite() & mask
 
@@ -187,5 +192,5 @@ def scale_rollout(
         new = {name: leaf[-1] for name, leaf in each.items()}
         scale = (statistics.variance(each) + numerics.scalar_like(epsilon, returns)).sqrt()
         scale = scale.reshape(scale.shape + (1,) * (reward.ndim - 1))
-        scaled = statistics.clipped(reward.to(scale.dtype) / scale, clip).to(reward.dtype)
+        scaled = statistics.clipped(reward.to(scale.dtype) / scale, clip).to(_scaled_dtype(reward))
     return scaled, {"discounted_return": last, **new}

@@ -100,7 +100,9 @@ def vtrace(
     delta = torch.addcmul(r, w.bootstrap(successor), discount) - v
     decay = discount * trace * _clipped(w, "c_clip", rho, c_clip)
     x = _clipped(w, "rho_clip", rho, rho_clip) * delta
-    target = recurrence.backward(decay, x, w.gate) + v
+    # a product of weights above 1 may overflow
+    bounded = isinstance(c_clip, int | float) and c_clip <= 1.0
+    target = recurrence.backward(decay, x, w.gate, bounded=bounded) + v
 
     ahead = following(target, successor[-1:])
     if pg_bootstrap == "mixed":
@@ -185,7 +187,8 @@ def retrace(
     b = w.bootstrap(w.rows(next_expected_value))
     error = torch.addcmul(w.rows(reward), b, discount) - q
     decay = discount * following(c, torch.zeros_like(c[:1]))
-    return w.result(recurrence.backward(decay, error, w.gate) + q)
+    bounded = trace != "importance"
+    return w.result(recurrence.backward(decay, error, w.gate, bounded=bounded) + q)
 
 
 def _clipped(w: Window, name: str, rho: Tensor, clip: Scalar | None) -> Tensor:

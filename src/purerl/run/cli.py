@@ -83,6 +83,8 @@ def _dispatch(arguments: list[str]) -> int:
 
 def _train(arguments: list[str]) -> int:
     command = parse_train(arguments)
+    if command.run.threads < 1:
+        raise ConfigError(f"threads is {command.run.threads}, expected at least 1")
     torch.set_num_threads(command.run.threads)
     with _interruptible() as interrupted:
         result = _run(command, interrupted)

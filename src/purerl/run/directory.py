@@ -13,6 +13,7 @@ import dataclasses
 import itertools
 import json
 import logging
+import math
 import platform
 import sys
 import time
@@ -45,6 +46,8 @@ def claim(directory: str | Path) -> Path:
     configuration file marks it as taken, also against a run that starts at the same moment.
     """
     path = Path(directory)
+    if path.name in ("", ".."):  # of which no neighbour can be named
+        path = path.resolve()
     numbered = (path.with_name(f"{path.name}-{number}") for number in itertools.count(2))
     for candidate in itertools.chain([path], numbered):
         if any(candidate.iterdir()) if candidate.is_dir() else candidate.exists():
@@ -118,4 +121,13 @@ def _fields(config: Any) -> Any:
 
 def _json(document: dict[str, Any]) -> str:
     # a network given as functions has no JSON; its description is better than no file
-    return json.dumps(document, indent=2, default=repr, allow_nan=False) + "\n"
+    return json.dumps(_written(document), indent=2, default=repr, allow_nan=False) + "\n"
+
+
+def _written(value: Any) -> Any:
+    """Return a document without infinity and NaN, which JSON does not have: they become words."""
+    if isinstance(value, dict):
+        return {name: _written(one) for name, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_written(one) for one in value]
+    return str(value) if isinstance(value, float) and not math.isfinite(value) else value

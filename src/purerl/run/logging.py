@@ -137,7 +137,8 @@ class Guarded:
         """Write to every logger that can."""
         for i, logger in enumerate(self._loggers):
             try:
-                logger.write(step, metrics)
+                # each its own copy: what one does to it is not what the next one gets
+                logger.write(step, {name: list(values) for name, values in metrics.items()})
             except Exception as error:  # whatever a sink raises, training goes on
                 if not self._dropped[i]:
                     _log.warning(

@@ -60,6 +60,8 @@ def make_plan(
             num_seeds · config.num_envs environments.
     """
     for name, value in (("num_seeds", num_seeds), ("total_steps", total_steps)):
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise ConfigError(f"{name} is {value!r}, expected a whole number")
         if value < 1:
             raise ConfigError(f"{name} is {value}, expected at least 1")
     if isinstance(env, HostEnvironment):

@@ -94,8 +94,14 @@ def curve_of_directory(folder: Path, metric: str = RECENT_RETURN) -> Curve:
     records = read_jsonl(path)
     _require(metric, {name for record in records for name in record}, str(path))
     records = [record for record in records if metric in record]
-    steps = np.array([record["env_steps"] for record in records], dtype=np.int64)
-    return Curve(folder.name, steps, np.array([record[metric] for record in records], float))
+    try:
+        steps = np.array([record["env_steps"] for record in records], dtype=np.int64)
+        value = np.array([record[metric] for record in records], float)
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
+        raise ConfigError(f"{path} is no file of metrics: {type(error).__name__} {error}") from None
+    if value.ndim != 2:
+        raise ConfigError(f"{path}: {metric} is not one number for each seed")
+    return Curve(folder.name, steps, value)
 
 
 def common_title(folders: Sequence[Path]) -> str:
