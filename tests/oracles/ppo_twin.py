@@ -16,19 +16,31 @@ from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
+from jax.flatten_util import ravel_pytree
 
 Params = Any
 Array = jax.Array
 
+# the programs are small and run a few times: compiling them is what takes time
+compiled = partial(jax.jit, compiler_options={"xla_backend_optimization_level": 0})
+
+
+@dataclass(frozen=True)
+class World:
+    """What a rollout depends on; apart from the rest, so that one compilation serves them all."""
+
+    num_envs: int
+    num_steps: int
+    time_limit: int
+    dtype: Any = jnp.float32
+
 
 @dataclass(frozen=True)
 class Settings:
-    num_envs: int
-    num_steps: int
+    world: World
     num_epochs: int
     num_minibatches: int
     num_updates: int
-    time_limit: int
     gamma: float = 0.99
     lmbda: float = 0.95
     clip_epsilon: float = 0.2
@@ -43,15 +55,14 @@ class Settings:
     max_grad_norm: float = 0.5
     clip_adds_1e_6: bool = False
     adam_epsilon: float = 1e-5
-    dtype: Any = jnp.float32
     mistake: str = ""
     """One known mistake, to show that the comparison would see it."""
 
 
 class Twin(NamedTuple):
     params: Params
-    first_moment: Params
-    second_moment: Params
+    first_moment: Array
+    second_moment: Array
     count: Array
     physics: Array
     time: Array
@@ -102,24 +113,22 @@ def critic(params: Params, observation: Array) -> Array:
     return network(params["network"]["critic"]["layers"], observation)[..., 0]
 
 
-def collect(c: Settings, twin: Twin, key: Array) -> tuple[Twin, Rollout]:
-    def shown(physics: Array) -> Array:
-        return physics.astype(jnp.float32).astype(c.dtype)
-
+@partial(compiled, static_argnums=0)
+def collect(world: World, twin: Twin, key: Array) -> tuple[Twin, Rollout]:
     def step(carry: tuple[Array, Array], key: Array) -> tuple[tuple[Array, Array], Rollout]:
         physics, time = carry
         action_key, env_key = jax.random.split(key)
-        log_probs = actor(twin.params, shown(physics))
-        noise = jax.random.gumbel(action_key, log_probs.shape, c.dtype)
+        log_probs = actor(twin.params, physics)
+        noise = jax.random.gumbel(action_key, log_probs.shape, world.dtype)
         action = jnp.argmax(log_probs + noise, -1)
-        reset_keys = jax.vmap(jax.random.split)(jax.random.split(env_key, c.num_envs))[:, 1]
+        reset_keys = jax.vmap(jax.random.split)(jax.random.split(env_key, world.num_envs))[:, 1]
         after, terminated = jax.vmap(dynamics)(physics, action)
-        truncated = time + 1 >= c.time_limit
+        truncated = time + 1 >= world.time_limit
         done = terminated | truncated
-        fresh = jax.vmap(partial(reset, dtype=physics.dtype))(reset_keys)
+        fresh = jax.vmap(partial(reset, dtype=world.dtype))(reset_keys)
         row = Rollout(
-            observation=shown(physics),
-            next_observation=shown(after),
+            observation=physics,
+            next_observation=after,
             action=action,
             log_prob=jnp.take_along_axis(log_probs, action[:, None], 1)[:, 0],
             terminated=terminated,
@@ -128,9 +137,15 @@ def collect(c: Settings, twin: Twin, key: Array) -> tuple[Twin, Rollout]:
         physics = jnp.where(done[:, None], fresh, after)
         return (physics, jnp.where(done, 0, time + 1)), row
 
-    keys = jax.random.split(key, c.num_steps)
+    keys = jax.random.split(key, world.num_steps)
     (physics, time), rollout = jax.lax.scan(step, (twin.physics, twin.time), keys)
     return twin._replace(physics=physics, time=time), rollout
+
+
+@partial(compiled, static_argnums=(1, 2))
+def permutations(key: Array, num_epochs: int, num_rows: int) -> Array:
+    keys = jax.random.split(key, num_epochs)
+    return jax.vmap(lambda k: jax.random.permutation(k, num_rows))(keys)
 
 
 def advantages(c: Settings, params: Params, r: Rollout) -> tuple[Array, Array, Array]:
@@ -176,29 +191,26 @@ def loss(c: Settings, params: Params, rows: dict[str, Array]) -> tuple[Array, Ar
     return total, (ratio - 1.0 - log_ratio).mean()
 
 
-def adam(c: Settings, twin: Twin, gradient: Params, rate: Array) -> Twin:
-    """Algorithm 1 of arXiv:1412.6980, after a clip of the global norm."""
-    norm = jnp.sqrt(sum((g**2).sum() for g in jax.tree.leaves(gradient)))
+def adam(c: Settings, twin: Twin, gradient: Array, rate: Array) -> Twin:
+    """Algorithm 1 of arXiv:1412.6980, after a clip of the norm; all parameters are one vector."""
+    norm = jnp.sqrt((gradient**2).sum())
     offset = 1e-6 if c.clip_adds_1e_6 else 0.0
-    gradient = jax.tree.map(
-        lambda g: g * jnp.minimum(1.0, c.max_grad_norm / (norm + offset)), gradient
-    )
+    gradient = gradient * jnp.minimum(1.0, c.max_grad_norm / (norm + offset))
     count = twin.count + 1
-    k = count.astype(c.dtype)
-    first = jax.tree.map(lambda m, g: 0.9 * m + 0.1 * g, twin.first_moment, gradient)
-    second = jax.tree.map(lambda v, g: 0.999 * v + 0.001 * g**2, twin.second_moment, gradient)
-
-    def moved(p: Array, m: Array, v: Array) -> Array:
-        m, v = m / (1.0 - 0.9**k), v / (1.0 - 0.999**k)
-        if c.mistake == "Adam epsilon under the root":
-            return p - rate * m / jnp.sqrt(v + c.adam_epsilon)
-        return p - rate * m / (jnp.sqrt(v) + c.adam_epsilon)
-
-    params = jax.tree.map(moved, twin.params, first, second)
+    k = count.astype(rate.dtype)
+    first = 0.9 * twin.first_moment + 0.1 * gradient
+    second = 0.999 * twin.second_moment + 0.001 * gradient**2
+    m, v = first / (1.0 - 0.9**k), second / (1.0 - 0.999**k)
+    if c.mistake == "Adam epsilon under the root":
+        step = m / jnp.sqrt(v + c.adam_epsilon)
+    else:
+        step = m / (jnp.sqrt(v) + c.adam_epsilon)
+    params = twin.params - rate * step
     return twin._replace(params=params, first_moment=first, second_moment=second, count=count)
 
 
-def learn(c: Settings, twin: Twin, r: Rollout, key: Array) -> tuple[Twin, Array]:
+@partial(compiled, static_argnums=0)
+def learn(c: Settings, twin: Twin, r: Rollout, orders: Array) -> Twin:
     advantage, value_target, value = advantages(c, twin.params, r)
     if c.normalize == "rollout":
         advantage = normalized(c, advantage)
@@ -211,47 +223,49 @@ def learn(c: Settings, twin: Twin, r: Rollout, key: Array) -> tuple[Twin, Array]
         "value": value,
     }
     rows = {name: x.reshape(-1, *x.shape[2:]) for name, x in rows.items()}
-    total = c.num_envs * c.num_steps
-    rate = jnp.asarray(c.learning_rate, c.dtype) * (
-        1.0 - twin.updates.astype(c.dtype) / c.num_updates
-    )
-    keys = jax.random.split(key, c.num_epochs)
-    orders = jax.vmap(lambda k: jax.random.permutation(k, total))(keys)
+    rate = c.learning_rate * (1.0 - twin.updates.astype(c.world.dtype) / c.num_updates)
+
+    flat, as_tree = ravel_pytree(twin.params)
+
+    def objective(flat: Array, batch: dict[str, Array]) -> tuple[Array, Array]:
+        return loss(c, as_tree(flat), batch)
 
     def minibatch(carry: tuple[Twin, Array], index: Array) -> tuple[tuple[Twin, Array], None]:
         twin, stopped = carry
         batch = {name: x[index] for name, x in rows.items()}
-        gradient, kl = jax.grad(partial(loss, c), has_aux=True)(twin.params, batch)
+        gradient, kl = jax.grad(objective, has_aux=True)(twin.params, batch)
         if c.target_kl is not None:
             stopped = stopped | (kl > 1.5 * c.target_kl)
         new = adam(c, twin, gradient, rate)
         return (jax.tree.map(lambda a, b: jnp.where(stopped, a, b), twin, new), stopped), None
 
     batches = orders.reshape(c.num_epochs * c.num_minibatches, -1)
-    (twin, _), _ = jax.lax.scan(minibatch, (twin, jnp.asarray(False)), batches)
-    return twin._replace(updates=twin.updates + 1), orders
+    start = (twin._replace(params=flat), jnp.asarray(False))
+    (twin, _), _ = jax.lax.scan(minibatch, start, batches)
+    return twin._replace(params=as_tree(twin.params), updates=twin.updates + 1)
 
 
-@partial(jax.jit, static_argnums=0)
 def train_step(c: Settings, twin: Twin) -> tuple[Twin, Rollout, Array]:
     key, collect_key, learn_key = jax.random.split(twin.key, 3)
-    twin, rollout = collect(c, twin, collect_key)
-    twin, orders = learn(c, twin, rollout, learn_key)
+    twin, rollout = collect(c.world, twin, collect_key)
+    orders = permutations(learn_key, c.num_epochs, c.world.num_envs * c.world.num_steps)
+    twin = learn(c, twin, rollout, orders)
     return twin._replace(key=key), rollout, orders
 
 
-def init(c: Settings, params: Params, key: Array) -> Twin:
+@partial(compiled, static_argnums=0)
+def init(world: World, params: Params, key: Array) -> Twin:
     """Start from given parameters; the key that would have made them is spent all the same."""
     key, _, reset_key = jax.random.split(key, 3)
-    keys = jax.random.split(reset_key, c.num_envs)
-    zeros = jax.tree.map(jnp.zeros_like, params)
+    keys = jax.random.split(reset_key, world.num_envs)
+    zeros = jnp.zeros_like(ravel_pytree(params)[0])
     return Twin(
         params=params,
         first_moment=zeros,
         second_moment=zeros,
         count=jnp.zeros((), jnp.int32),
-        physics=jax.vmap(partial(reset, dtype=c.dtype))(keys),
-        time=jnp.zeros(c.num_envs, jnp.int32),
+        physics=jax.vmap(partial(reset, dtype=world.dtype))(keys),
+        time=jnp.zeros(world.num_envs, jnp.int32),
         key=key,
         updates=jnp.zeros((), jnp.int32),
     )
