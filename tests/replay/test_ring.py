@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 from collections import deque
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -337,6 +339,14 @@ def test_a_call_that_cannot_be_is_refused() -> None:
         buffer.update_priority(state, torch.tensor([0]), torch.tensor([1.0]))
     with pytest.raises(ConfigError, match="unknown hyperparameter beta"):
         replay.with_hparams(state, {"beta": 1.0})
+
+
+def test_the_examples_of_the_page_run() -> None:
+    page = Path(__file__).parent.parent.parent / "docs" / "replay.md"
+    blocks = re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL)
+    names: dict[str, Any] = {}
+    exec(compile("\n".join(blocks), "replay.md", "exec"), names)
+    assert names["rows"]["observation"].shape == (64, 256, 3)
 
 
 def test_the_example_is_read_for_its_shape_only() -> None:

@@ -48,10 +48,7 @@ class Storage(NamedTuple):
 
 
 def tensor_storage() -> Storage:
-    """Return a storage of one tensor ``[capacity, …]`` for each leaf, on the example's device.
-
-    Memory is that of the rows. Pages are taken when they are first written.
-    """
+    """Return a storage of one tensor ``[capacity, …]`` for each leaf, on the example's device."""
     return Storage(allocate, row_specs, batch_rows, write_rows, read_rows)
 
 
@@ -66,9 +63,7 @@ def allocate(layout: Layout, specs: Tree, like: Tensor | None) -> Tree:
 
 
 def _filled(device: torch.device, like: Tensor | None, spec: Spec) -> Tensor:
-    seed = torch.empty((), dtype=spec.dtype, device=device) if like is None else like
-    if spec.fill == 0:  # without touching the pages
-        return seed.new_zeros(spec.shape, dtype=spec.dtype, device=device)
+    seed = torch.empty((), device=device) if like is None else like
     return seed.new_full(spec.shape, spec.fill, dtype=spec.dtype, device=device)
 
 
