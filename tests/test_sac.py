@@ -301,3 +301,20 @@ def test_a_population_learns_in_a_host_environment_from_real_rows_only(mode: Aut
     for env in range(2):
         ours, theirs = after[env::2][:-1], before[env::2][1:]
         torch.testing.assert_close(ours[goes_on[env::2][:-1]], theirs[goes_on[env::2][:-1]])
+
+
+def test_the_driver_trains_and_evaluates_it_like_any_algorithm() -> None:
+    result = prl.run.train(
+        prl.sac,
+        SMALL,
+        PENDULUM,
+        key=prl.random.key(0),
+        num_seeds=2,
+        total_steps=24,
+        evaluate_episodes=1,
+        progress=False,
+    )
+    assert result.evaluation is not None
+    assert result.evaluation.shape == (2,)
+    assert int(result.state.num_updates[0]) == 4
+    assert bool(result.history["loss", "critic"][-1].isfinite().all())
