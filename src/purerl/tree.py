@@ -71,6 +71,9 @@ def to_dict(tree: Tree) -> dict[str, Any]:
     """Return a TensorDict or TensorClass as nested plain dicts over the same tensors.
 
     Hot bodies run on plain dicts: a TensorDict costs tens of microseconds each time it is built.
+
+    >>> to_dict(TensorDict({"a": {"b": torch.tensor(1)}}))
+    {'a': {'b': tensor(1)}}
     """
     mapping = tree if isinstance(tree, Mapping) else dict(tree.items())
     return {
@@ -80,7 +83,11 @@ def to_dict(tree: Tree) -> dict[str, Any]:
 
 
 def from_dict(mapping: Mapping[str, Any], batch_size: Sequence[int] = ()) -> TensorDict:
-    """Return nested mappings of tensors as a TensorDict; the inverse of `to_dict`."""
+    """Return nested mappings of tensors as a TensorDict; the inverse of `to_dict`.
+
+    >>> from_dict({"a": {"b": torch.tensor([1, 2])}}, (2,))["a"].batch_size
+    torch.Size([2])
+    """
     return TensorDict(
         {
             key: from_dict(value, batch_size) if isinstance(value, Mapping) else value

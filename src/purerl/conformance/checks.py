@@ -148,7 +148,7 @@ class Check(Protocol):
         """Return the report of a function; arguments as of `check_function`."""
 
 
-def _check(kind: str, what: str) -> Check:
+def _check(kind: str, what: str, example: str = "") -> Check:
     """Return `check_function` for one kind, as a function with a name and a docstring."""
 
     def check_kind(
@@ -175,14 +175,27 @@ def _check(kind: str, what: str) -> Check:
         )
 
     check_kind.__name__ = check_kind.__qualname__ = f"check_{kind}"
-    check_kind.__doc__ = f"Check a function like `{what}`; options as of `check_function`."
+    check_kind.__doc__ = f"""Check a function like `{what}`; options as of `check_function`.
+
+    >>> from purerl import {what.partition(".")[0]}
+    >>> check_{kind}({example or what}, framework="torch").passed
+    True
+    """
     return check_kind
 
 
 check_gae = _check("gae", "returns.gae")
 check_vtrace = _check("vtrace", "returns.vtrace")
 check_ppo_loss = _check("ppo_loss", "losses.ppo_clip")
-check_value_loss = _check("value_loss", "losses.value_loss")
+check_value_loss = _check(
+    "value_loss",
+    "losses.value_loss",
+    "lambda value, value_target: losses.value_loss(value, value_target)",
+)
 check_sac_target = _check("sac_target", "losses.sac_target")
-check_tanh_normal = _check("tanh_normal", "distributions.tanh_normal_log_prob")
+check_tanh_normal = _check(
+    "tanh_normal",
+    "distributions.tanh_normal_log_prob",
+    "lambda pre_tanh, loc, scale: distributions.tanh_normal_log_prob(pre_tanh, loc, scale)",
+)
 check_normalize_advantage = _check("normalize_advantage", "losses.normalize_advantage")
