@@ -14,6 +14,7 @@ from torch import Tensor
 
 from purerl import random, replay, tree
 from purerl.errors import BufferError
+from purerl.replay import sum_tree
 
 F64 = torch.float64
 FLAG = torch.tensor(False)
@@ -285,7 +286,7 @@ def test_law_36_the_slot_of_a_uniform_is_that_of_the_running_sum(
     expected = [slot for slot, p in enumerate(priority) for _ in range(2 * p)]
     mass = torch.arange(2 * total, dtype=F64) / 2
     nodes = state.index["leaf"]
-    assert replay.sum_tree.find(nodes, buffer.capacity, mass).tolist() == expected
+    assert sum_tree.find(nodes, buffer.capacity, mass).tolist() == expected
     # at the middle of each half no rounding of u · Σ matters
     uniform = (mass + 0.25) / total
     assert replay.index_from_uniform(buffer, state, uniform).tolist() == expected
@@ -316,7 +317,6 @@ updates = st.lists(
 @given(st.integers(1, 3000), updates)
 def test_law_36_the_tree_has_no_memory_of_its_history(capacity: int, history: Any) -> None:
     """Any capacity: nodes are the very bits of a tree built from its leaves at once."""
-    sum_tree = replay.sum_tree
     nodes = torch.zeros(sum_tree.num_nodes(capacity), dtype=F64)
     leaves = torch.zeros(capacity, dtype=F64)
     for batch in history:

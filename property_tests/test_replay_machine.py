@@ -22,6 +22,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from purerl import random, replay, tree
 from purerl.errors import BufferError
+from purerl.replay import sum_tree
 
 F64 = torch.float64
 FLAG = torch.tensor(False)
@@ -318,17 +319,17 @@ class PriorityRing(Ring):
             return
         leaves, nodes = self.leaves(), self.field("index")["leaf"]
         assert torch.equal(nodes[: self.capacity], leaves)
-        total = float(replay.sum_tree.root(nodes, self.capacity, replay.sum_tree.pairwise_sum))
+        total = float(sum_tree.root(nodes, self.capacity, sum_tree.pairwise_sum))
         exact = math.fsum(leaves.tolist())
         assert abs(total - exact) <= math.ceil(math.log2(self.capacity)) * 2**-53 * exact
         # the very bits of a tree that is built from these leaves: no history, no drift
         fresh = torch.zeros_like(nodes)
-        replay.sum_tree.update(
+        sum_tree.update(
             fresh,
             self.capacity,
             torch.arange(self.capacity),
             leaves,
-            replay.sum_tree.pairwise_sum,
+            sum_tree.pairwise_sum,
         )
         assert torch.equal(nodes, fresh)
 

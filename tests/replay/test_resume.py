@@ -11,6 +11,7 @@ import torch
 from tests.replay.transitions import EXAMPLE, transitions
 
 from purerl import random, replay, tree
+from purerl.replay.state import plain
 
 PARTS: dict[str, Callable[[], dict[str, Any]]] = {
     "uniform": dict,
@@ -33,7 +34,7 @@ def run(buffer: replay.Buffer, state: Any, turns: range) -> tuple[Any, list[Any]
         key = random.fold_in(random.key(0), turn)
         batch, info = buffer.sample(state, key, 4)
         state = buffer.advance(state, info)
-        if "largest_priority" in replay.state.plain(state)["sampler"]:
+        if "largest_priority" in plain(state)["sampler"]:
             state = buffer.update_priority(state, info.index, random.uniform(key, (4,)))
         drawn.append((batch, info))
     return state, drawn

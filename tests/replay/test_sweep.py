@@ -11,6 +11,7 @@ from tests.replay.transitions import EXAMPLE, environments, transitions
 
 from purerl import random, replay, tree
 from purerl.errors import BufferError
+from purerl.replay.state import plain
 
 MEMBERS = 3
 KEYS = random.split(random.key(5), MEMBERS)
@@ -47,7 +48,7 @@ def step(buffer: replay.Buffer, state: Any, rows: Any, key: Any, batch_size: int
     state = buffer.add(state, rows)
     batch, info = buffer.sample(state, key, batch_size)
     state = buffer.advance(state, info)
-    if "leaf" in replay.state.plain(state)["index"]:
+    if "leaf" in plain(state)["index"]:
         priority = random.uniform(random.fold_in(key, 1), (batch_size,))
         state = buffer.update_priority(state, info.index, priority)
     return state, batch, info
