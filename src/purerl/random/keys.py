@@ -75,6 +75,9 @@ def fold_in(key: Key, data: int | Tensor) -> Key:
         check.integer(data=data)
     else:
         data = arguments.integer("data", data, 0, 2**32 - 1)
+    if threefry.runs_in_python(key, 1):
+        words = threefry.block_in_python(key.tolist(), [int(data) % 2**32])
+        return threefry.join(*words).squeeze(0)
     count = torch.as_tensor(data, dtype=torch.int64, device=key.device).to(torch.int32)
     return threefry.join(*threefry.block(threefry.words(key), (None, count)))
 
@@ -116,6 +119,8 @@ def blocks(keys: Tensor, size: int) -> tuple[Tensor, Tensor]:
 
     Element i is the cipher's block for counter i. The caller has checked the keys.
     """
+    if keys.ndim == 1 and threefry.runs_in_python(keys, size):
+        return threefry.block_in_python(keys.tolist(), range(size))
     key = threefry.words(keys.unsqueeze(-2))
     return threefry.block(key, threefry.counters(size, keys.device))
 
