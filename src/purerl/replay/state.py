@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -74,17 +74,23 @@ class Layout(NamedTuple):
     num_envs: int
     """Rows of one time step; the successor of row i is row i + num_envs."""
     example: Plain
+    device: torch.device
     debug: bool
-
-    @property
-    def device(self) -> torch.device:
-        """Where the rows live."""
-        return torch.device(tree.leaves(self.example)[0].device)
 
 
 def plain(value: Tree) -> Plain:
     """Return a state, batch or example as nested plain dicts over the same tensors."""
     return value if isinstance(value, dict) else tree.to_dict(value)
+
+
+def each(function: Callable[..., Any], rows: Plain, *others: Plain) -> Plain:
+    """Return `tree.map` of nested plain dicts, by name, in a fraction of its time."""
+    return {
+        name: each(function, leaf, *(other[name] for other in others))
+        if isinstance(leaf, dict)
+        else function(leaf, *(other[name] for other in others))
+        for name, leaf in rows.items()
+    }
 
 
 def pack(s: Plain, batch_size: Sequence[int] = ()) -> ReplayState:

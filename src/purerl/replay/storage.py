@@ -15,7 +15,7 @@ from ..types import Tree
 from . import host
 from .rows import any_ring, batch_rows
 from .slots import Added, put, take
-from .state import Layout, Plain, Spec
+from .state import Layout, Plain, Spec, each
 
 
 class Read(Protocol):
@@ -74,7 +74,7 @@ def row_specs(layout: Layout) -> Tree:
 
 def write_rows(layout: Layout, s: Plain, added: Added) -> None:
     """Write rows of tensors, one write a leaf."""
-    tree.map(partial(put, added.slots), s["storage"], added.kept)
+    each(partial(put, added.slots), s["storage"], added.kept)
 
 
 def read_rows(
@@ -84,4 +84,4 @@ def read_rows(
     contents = s["storage"]
     if fields is not None:
         contents = {name: contents[name] for name in fields}
-    return tree.map(lambda leaf: take(leaf, index), contents), None
+    return each(lambda leaf: take(leaf, index), contents), None
