@@ -12,6 +12,7 @@ from torch import Tensor
 
 from purerl import random
 from purerl.errors import ConfigError, ShapeError
+from purerl.random import threefry
 
 KEY = random.key(7)
 LOGITS = torch.linspace(-1.0, 2.0, 15).reshape(3, 5)
@@ -54,6 +55,20 @@ def all_draws(key: Tensor) -> dict[str, Tensor]:
 
 
 # One result, however it is computed.
+
+
+@pytest.mark.parametrize("size", [1, 2, 33, 255, 256, 257])
+@pytest.mark.parametrize("words", [(0, 0), (2**32 - 1, 2**32 - 1), (2**31, 1), (7, 0x9E3779B9)])
+def test_few_blocks_in_python_are_those_of_the_kernels(words: tuple[int, int], size: int) -> None:
+    key = torch.tensor(words)
+    counts = [2**32 - 1 - i for i in range(size)]
+    count = torch.tensor(counts).to(torch.int32)
+    expected = threefry.block(threefry.words(key.unsqueeze(-2)), (None, count))
+    found = threefry.block_in_python(words, counts)
+    for packed, kernel in zip(found, expected, strict=True):
+        assert torch.equal(threefry.unpacked(packed, size), threefry.unsigned(kernel))
+    mapped = torch.vmap(lambda k: random.bits(k, (size,)))(key.unsqueeze(0))[0]
+    assert torch.equal(random.bits(key, (size,)), mapped)
 
 
 @every_draw

@@ -52,7 +52,11 @@ def split(key: Key, num: int = 2) -> Tensor:
             [ 928981903, 3453687069]])
     """
     check_key(key)
-    return threefry.join(*blocks(key, *arguments.sizes((num,), "num")))
+    (size,) = arguments.sizes((num,), "num")
+    if threefry.runs_in_python(key, size):
+        high, low = threefry.block_in_python(key.tolist(), range(size))
+        return torch.stack((threefry.unpacked(high, size), threefry.unpacked(low, size)), -1)
+    return threefry.join(*blocks(key, size))
 
 
 def fold_in(key: Key, data: int | Tensor) -> Key:
@@ -76,8 +80,7 @@ def fold_in(key: Key, data: int | Tensor) -> Key:
     else:
         data = arguments.integer("data", data, 0, 2**32 - 1)
     if threefry.runs_in_python(key, 1):
-        words = threefry.block_in_python(key.tolist(), [int(data) % 2**32])
-        return threefry.join(*words).squeeze(0)
+        return torch.tensor(threefry.block_in_python(key.tolist(), [int(data) % 2**32]))
     count = torch.as_tensor(data, dtype=torch.int64, device=key.device).to(torch.int32)
     return threefry.join(*threefry.block(threefry.words(key), (None, count)))
 
@@ -103,7 +106,11 @@ def bits(key: Key, shape: Sequence[int] = (), *, width: int = 32) -> Tensor:
     if width == 64:
         high, low = blocks(key, size)
         return (high.to(torch.int64) << 32 | threefry.unsigned(low)).reshape(tuple(shape))
-    word = threefry.unsigned(word32(key, size)).reshape(tuple(shape))
+    if threefry.runs_in_python(key, size):
+        first, second = threefry.block_in_python(key.tolist(), range(size))
+        word = threefry.unpacked(first ^ second, size).reshape(tuple(shape))
+    else:
+        word = threefry.unsigned(word32(key, size)).reshape(tuple(shape))
     return word if width == 32 else word & (2**width - 1)
 
 
@@ -120,7 +127,9 @@ def blocks(keys: Tensor, size: int) -> tuple[Tensor, Tensor]:
     Element i is the cipher's block for counter i. The caller has checked the keys.
     """
     if keys.ndim == 1 and threefry.runs_in_python(keys, size):
-        return threefry.block_in_python(keys.tolist(), range(size))
+        packed = threefry.block_in_python(keys.tolist(), range(size))
+        high, low = (threefry.unpacked(words, size).to(torch.int32) for words in packed)
+        return high, low
     key = threefry.words(keys.unsqueeze(-2))
     return threefry.block(key, threefry.counters(size, keys.device))
 

@@ -60,8 +60,8 @@ def runs_in_python(word: Tensor, size: int) -> bool:
     )
 
 
-def block_in_python(key: Sequence[int], counts: Iterable[int]) -> tuple[Tensor, Tensor]:
-    """Return `block` for the low words of some counters, int32 ``[size]``, in the same bits.
+def block_in_python(key: Sequence[int], counts: Iterable[int]) -> tuple[int, int]:
+    """Return `block` for the low words of some counters, in the same bits; see `unpacked`.
 
     A hundred operations on small tensors take as many starts of a kernel. One integer of Python
     with a word in every 64 bits does the same in a tenth of the time.
@@ -80,13 +80,12 @@ def block_in_python(key: Sequence[int], counts: Iterable[int]) -> tuple[Tensor, 
             low = ((low | low >> 32) & mask) ^ high
         high = (high + schedule[(group + 1) % 3]) & mask
         low = (low + schedule[(group + 2) % 3] + (group + 1) * ones) & mask
-    return _unpacked(high, size), _unpacked(low, size)
+    return high, low
 
 
-def _unpacked(words: int, size: int) -> Tensor:
-    return torch.frombuffer(bytearray(words.to_bytes(8 * size, "little")), dtype=torch.int64).to(
-        torch.int32
-    )
+def unpacked(words: int, size: int) -> Tensor:
+    """Return the words of one Python integer, int64 ``[size]`` in [0, 2³²)."""
+    return torch.frombuffer(bytearray(words.to_bytes(8 * size, "little")), dtype=torch.int64)
 
 
 def counters(size: int, device: torch.device) -> tuple[Tensor | None, Tensor]:
