@@ -37,8 +37,6 @@ def draw(num_rows: int, *shape: int, end: float = 0.1, dtype: torch.dtype = F64)
     return x, cut, decay
 
 
-@pytest.mark.parametrize("reverse", [False, True])
-@pytest.mark.parametrize("num_rows", LENGTHS)
 def test_products_of_decays_that_overflow_reach_nothing_that_is_zero() -> None:
     """A product of decays above 1 would overflow, and then meet a 0: row by row it never forms."""
     x = torch.zeros(200)
@@ -63,6 +61,8 @@ def test_products_of_decays_that_overflow_reach_nothing_that_is_zero() -> None:
     assert bool(target.isfinite().all())
 
 
+@pytest.mark.parametrize("reverse", [False, True])
+@pytest.mark.parametrize("num_rows", LENGTHS)
 def test_equals_the_loop_at_every_size(num_rows: int, reverse: bool) -> None:
     x, cut, decay = draw(num_rows, 3)
     start = torch.tensor([1.0, -2.0, 3.0], dtype=F64)
