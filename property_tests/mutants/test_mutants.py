@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
+import sys
 import unittest
 from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -35,11 +40,24 @@ def without_shrinking() -> Iterator[None]:
     settings.load_profile(before)
 
 
+@cache
+def laws_of(module_name: str) -> ModuleType:
+    """Return a module of laws, loaded anew: what runs beside this has settings of its own."""
+    file = Path(__file__).parent.parent / f"{module_name}.py"
+    spec = importlib.util.spec_from_file_location(f"property_tests.mutated_{module_name}", file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
 def law(name: str) -> Callable[[], Any]:
     """Return a law as a function without arguments that raises if the law does not hold."""
     module_name, _, test_name = name.partition("::")
     test_name, _, parameter = test_name.removesuffix("]").partition("[")
-    module = importlib.import_module(f"property_tests.{module_name}")
+    module = laws_of(module_name)
     found: Any = getattr(module, test_name)
     if isinstance(found, type) and issubclass(found, unittest.TestCase):
         machine = found("runTest")
